@@ -1,0 +1,1 @@
+"""Sexton's Python SDK."""

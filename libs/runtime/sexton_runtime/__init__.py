@@ -1,0 +1,1 @@
+"""How every Sexton service lives: configuration, lifecycle, clock, rpc, store client, telemetry."""

@@ -1,0 +1,1 @@
+"""The store seen from outside: its vocabulary, its Protocol, its client."""

@@ -1,0 +1,1 @@
+"""Deterministic simulation: virtual time, an in-memory network, faults, histories, the checker."""

@@ -1,0 +1,1 @@
+"""The store: the one process whose state matters. Compare-and-set, watch, leases over LMDB."""
