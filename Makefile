@@ -1,0 +1,60 @@
+# The two commands of a new checkout are `make demo` and `make test`. Both set up what they need in
+# .venv and touch nothing else. `make help` lists the rest.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help setup demo test test-system lint format generate clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "$(PYTHON) is not installed. On Debian or Ubuntu: apt-get install python3 python3-venv"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Sexton needs Python 3.11 or newer; $$($(PYTHON) --version) was found. Name another one: make PYTHON=python3.12 ..."; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "This Python has no venv/ensurepip. On Debian or Ubuntu: apt-get install python3-venv"; exit 1; }
+	@echo "setting up $(VENV) (once) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
+	@touch $@
+
+setup: $(READY) ## set up the virtual environment
+
+demo: $(READY) ## run the demonstration
+	@$(BIN)/python demos/lease_takeover.py
+
+test: $(READY) ## run the tests (no root, no system packages; under 5 minutes)
+	@$(BIN)/python -m pytest -m 'not system'
+
+test-system: $(READY) ## run the tests that need root, strace and a tmpfs (see .ci/run)
+	@$(BIN)/python -m pytest -m system
+
+lint: $(READY) ## types, style, import rules, protos, generated code
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/buf lint
+	@$(BIN)/buf format --diff --exit-code
+	@$(BIN)/python tools/generate.py --check
+
+format: $(READY) ## format the code and the protos
+	@$(BIN)/ruff check --fix --quiet . || true
+	@$(BIN)/ruff format --quiet .
+	@$(BIN)/buf format --write
+
+generate: $(READY) ## generate the wire code from protos/
+	@$(BIN)/python tools/generate.py
+
+clean: ## remove what was set up
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
