@@ -131,7 +131,7 @@ def to_status(error: SextonError) -> status_pb2.Status:
     info = error_details_pb2.ErrorInfo(
         domain=DOMAIN, reason=reason_name(row.reason), metadata=error.facts
     )
-    status.details.add().Pack(info)
+    status.details.add().Pack(info, deterministic=True)
     if isinstance(error, errors.InvalidArgument):
         violation = error_details_pb2.BadRequest.FieldViolation(
             field=error.field, description=error.message
