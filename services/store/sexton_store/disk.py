@@ -61,6 +61,10 @@ class DamagedError(Exception):
 class View(Protocol):
     """A consistent read-only snapshot. Short-lived: open, read, close within one step."""
 
+    def cluster_record(self) -> bytes:
+        """Gives the snapshot's own cluster record, so that its revision is known exactly."""
+        ...
+
     def get(self, key: bytes) -> Record | None:
         """Reads a record; raises `DamagedError` where its checksum is wrong."""
         ...

@@ -1,0 +1,178 @@
+"""What the store's servicer and application see of its engine.
+
+`sexton_runtime.kv.engine.Engine` is what every client sees; this adds what only the process that
+runs the engine needs: its life, its state, its clock and its configuration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+
+from sexton_runtime.kv.engine import Engine
+from sexton_runtime.kv.types import Limits
+from sexton_store.disk import DiskUsage
+
+KIB = 1024
+MIB = 1024 * KIB
+
+LIMITS = Limits(
+    max_key_bytes=480,  # LMDB's 511, less what an index may put before a key
+    max_value_bytes=MIB,
+    max_ops_per_txn=100,  # etcd's 128, less room for fences
+    max_txn_bytes=MIB,
+    max_txns_per_commit=1_000,
+    max_commit_bytes=3 * MIB,  # below gRPC's 4 MiB per message
+    max_keys_per_get=1_000,
+    max_page_items=1_000,
+    max_page_bytes=3 * MIB,
+    min_lease_ttl_ms=100,
+    max_lease_ttl_ms=3_600_000,
+    max_leases_per_renew=1_000,
+)
+"""The embedded engine's bounds."""
+
+
+class ClockState(IntEnum):
+    """How mesh time stands to the store's wall clock."""
+
+    STEADY = 1  # within one second of it, slewed
+    DISPUTED = 2  # it is elsewhere and nobody has said that it is right: time goes on steadily
+    FOLLOWING = 3  # an accepted one lies behind: half speed until it is reached
+
+
+class ClockReading(NamedTuple):
+    """Mesh time and the store's wall clock at one moment (ns); `dispute` 0: never one."""
+
+    mesh_time_ns: int
+    wall_time_ns: int
+    state: ClockState
+    dispute: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """Bounds and periods of the embedded engine. Sizes count keys and values, in bytes."""
+
+    coordinator_shards: int = 1
+    """1 to 1,024. For a new cluster only: it is fixed in its record."""
+    queue_shards: int = 1
+    """1 to 1,024. For a new cluster only: it is fixed in its record."""
+    max_step_txns: int = 2_000
+    """Transactions that one durable step gathers."""
+    max_step_bytes: int = 8 * MIB
+    """Bytes that one durable step gathers."""
+    max_waiting_requests: int = 20_000
+    """Requests that wait for a step; one more is answered Overloaded."""
+    max_waiting_bytes: int = 64 * MIB
+    """Bytes that wait for a step; more is answered Overloaded."""
+    watch_window_events: int = 100_000
+    """Events kept for watchers that come or lag behind."""
+    watch_window_bytes: int = 64 * MIB
+    """Bytes kept for watchers that come or lag behind."""
+    max_watchers: int = 1_000
+    """Watches open at once; one more is answered Overloaded."""
+    max_leases: int = 10_000
+    """Leases held at once; one more is answered Overloaded."""
+    progress_interval_ms: int = 5_000
+    """A watcher to which nothing happened hears this often how far it is."""
+    tick_ms: int = 50
+    """How often the awake clock and the deadlines are looked at; at most 250."""
+    persist_interval_ms: int = 5_000
+    """How old the durable mesh clock may grow while nothing is written."""
+    history: bool = False
+    """Whether each step hands its history lines to the disk."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineCounters:
+    """What the engine has done since its start."""
+
+    steps: int
+    """Durable steps, those of the clock included."""
+    txns: int
+    """Transactions evaluated in steps that became durable."""
+    ops: int
+    """Compares and writes of those transactions."""
+    dropped: int
+    """Requests dropped unevaluated: deadline passed, or the caller had gone."""
+    overloaded: int
+    """Requests refused because too much waited."""
+    full_steps: int
+    """Steps that the disk had no space for."""
+    renewals: int
+    """Renewals granted."""
+    expired_leases: int
+    """Leases whose time ran out."""
+    slow_watchers: int
+    """Watchers that were cut."""
+    clock_steps: int
+    """Forward steps of the wall clock that mesh time followed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineStatus:
+    """What the store is and how it is, at one moment."""
+
+    cluster_id: str
+    incarnation: str
+    epoch: int
+    format_version: int
+    coordinator_shards: int
+    queue_shards: int
+    revision: int
+    """The last durable revision."""
+    oldest_watch_revision: int
+    """The oldest from which Watch can start."""
+    full: bool
+    """Whether growing writes are refused for want of space."""
+    usage: DiskUsage
+    watches: int
+    leases: int
+    waiting_requests: int
+    waiting_bytes: int
+    clock: ClockReading
+    counters: EngineCounters
+
+
+class StoreEngine(Engine, Protocol):
+    """An engine that this process runs."""
+
+    @property
+    def failed(self) -> asyncio.Event:
+        """Is set when a commit's outcome is not known: the process must exit, non-zero."""
+        ...
+
+    @property
+    def incarnation(self) -> str:
+        """Identifies the incarnation of the data; calls of another are refused."""
+        ...
+
+    async def start(self) -> None:
+        """Creates or resumes the cluster, then serves.
+
+        Raises `NewerFormatError`, `DamagedError`, `DiskFullError` or `DiskFailedError`.
+        """
+        ...
+
+    async def stop(self) -> None:
+        """Answers what waits, records the clock, ends the watches. Idempotent. Closes no disk."""
+        ...
+
+    def status(self) -> EngineStatus:
+        """Tells what the store is and how it is."""
+        ...
+
+    def clock(self) -> ClockReading:
+        """Reads mesh time."""
+        ...
+
+    async def accept_clock(self, dispute: int) -> ClockReading:
+        """Lets mesh time follow the wall clock; answers when that is durable.
+
+        Accepting the last dispute again, once it is settled, changes nothing. Raises
+        `StaleRevision` where `dispute` is not the last one, `InvalidArgument` where it is below 1.
+        """
+        ...
