@@ -1,0 +1,71 @@
+"""How a record and the cluster record look on disk: checksum first, then what it protects.
+
+LMDB 0.9 keeps no checksums, so every value carries its own. A record is::
+
+    head checksum   u32   CRC32C of the key, the value's checksum and the three numbers
+    value checksum  u32   CRC32C of the value
+    create revision u64
+    mod revision    u64
+    version         u64
+    value
+
+all little-endian. Two checksums, chained, cover key, numbers and value together and let the
+numbers be trusted without reading a value of 1 MiB. The key is covered so that a value that ends up
+under another key is found out.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from crc32c import crc32c
+
+from sexton_store.disk import DamagedError, Record
+
+_HEAD = struct.Struct("<IIQQQ")
+_COVERED = struct.Struct("<IQQQ")
+_CHECKSUM = struct.Struct("<I")
+
+RECORD_OVERHEAD_BYTES = _HEAD.size
+
+
+def encode_record(key: bytes, record: Record) -> bytes:
+    """Encodes a record as it is stored under `key`."""
+    value, create_revision, mod_revision, version = record
+    covered = _COVERED.pack(crc32c(value), create_revision, mod_revision, version)
+    return _CHECKSUM.pack(crc32c(covered, crc32c(key))) + covered + value
+
+
+def decode_head(key: bytes, data: bytes | memoryview) -> tuple[int, int, int]:
+    """Reads (create_revision, mod_revision, version), leaving the value unread and unchecked.
+
+    Raises `DamagedError` where the head is not what was written under this key.
+    """
+    if len(data) < _HEAD.size:
+        raise DamagedError(f"the record of key {key!r} is cut off: {len(data)} bytes")
+    head_checksum, _, create_revision, mod_revision, version = _HEAD.unpack_from(data)
+    if crc32c(data[4 : _HEAD.size], crc32c(key)) != head_checksum:
+        raise DamagedError(f"the record of key {key!r} is damaged: its head's checksum is wrong")
+    return create_revision, mod_revision, version
+
+
+def decode_record(key: bytes, data: bytes | memoryview) -> Record:
+    """Reads a record whole; raises `DamagedError` where it is not what was written."""
+    head = decode_head(key, data)
+    value = bytes(data[_HEAD.size :])
+    if crc32c(value) != _CHECKSUM.unpack_from(data, 4)[0]:
+        raise DamagedError(f"the record of key {key!r} is damaged: its value's checksum is wrong")
+    return Record(value, *head)
+
+
+def encode_cluster_record(content: bytes) -> bytes:
+    """Encodes the cluster record: its checksum, then its bytes."""
+    return _CHECKSUM.pack(crc32c(content)) + content
+
+
+def decode_cluster_record(data: bytes | memoryview) -> bytes:
+    """Reads the cluster record; raises `DamagedError` where it is not what was written."""
+    content = bytes(data[_CHECKSUM.size :])
+    if len(data) < _CHECKSUM.size or crc32c(content) != _CHECKSUM.unpack_from(data)[0]:
+        raise DamagedError("the cluster record is damaged: its checksum is wrong")
+    return content
