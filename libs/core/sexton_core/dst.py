@@ -19,7 +19,8 @@ does. A wildcard time of cron (hourly and finer) follows real time, which again 
 Seconds and wall seconds are those of `sexton_core.zones`.
 """
 
-from typing import Final, Protocol
+from collections.abc import Iterator
+from typing import Final, NamedTuple, Protocol
 
 from sexton_core.instants import MAX_INSTANT, SECOND
 from sexton_core.words import DstRule
@@ -67,6 +68,32 @@ def skipped_in(zone: Zone, wall: int) -> Segment | None:
         if found.start + found.before <= wall < found.start + found.offset:
             return found
     return None
+
+
+class Disturbance(NamedTuple):
+    """A change of the clock that skips or repeats a member of a set of wall times.
+
+    change: the stretch that begins with it. wall: the first such member, in wall seconds.
+    skipped: whether the clock skips it; otherwise it shows it twice.
+    """
+
+    change: Segment
+    wall: int
+    skipped: bool
+
+    @property
+    def is_dst(self) -> bool:
+        """Whether the change is small enough for the DST rules to apply."""
+        return bool(self.change.gap or self.change.fold)
+
+
+def disturbances(zone: Zone, walls: WallTimes, first: int, last: int) -> Iterator[Disturbance]:
+    """Yields what the changes of the zone in [first, last] do to the wall times, in order."""
+    for change in zone.changes(first, last):
+        low, high = sorted((change.before, change.offset))
+        wall = walls.at_or_after(change.start + low)
+        if wall is not None and wall < change.start + high:
+            yield Disturbance(change, wall, change.offset > change.before)
 
 
 def first_at_or_after(zone: Zone, rule: DstRule, walls: WallTimes, second: int) -> int | None:

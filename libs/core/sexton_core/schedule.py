@@ -1,9 +1,11 @@
 """What every kind of schedule can answer."""
 
 from collections.abc import Iterator
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
-from sexton_core.instants import Instant
+from sexton_core.errors import NeverFiresError
+from sexton_core.instants import Instant, format_instant
+from sexton_core.words import WarningKind
 
 
 @runtime_checkable
@@ -25,6 +27,27 @@ class Schedule(Protocol):
     def explain(self) -> str:
         """Returns the schedule in English, without its next time and without a full stop."""
         ...
+
+
+class ScheduleWarning(NamedTuple):
+    """What may surprise the writer of a schedule; it is applied all the same."""
+
+    kind: WarningKind
+    message: str
+
+
+def first_or_refuse(schedule: Schedule, t: Instant, *, field: str, value: object) -> Instant:
+    """Returns the first nominal time after `t`; what never fires has no place in a job.
+
+    Raises:
+        NeverFiresError: naming the field and its value.
+    """
+    due = schedule.next_after(t)
+    if due is None:
+        raise NeverFiresError(
+            field, value, f"a time that comes: this never fires after {format_instant(t)}"
+        )
+    return due
 
 
 def between(schedule: Schedule, a: Instant, b: Instant, limit: int) -> Iterator[Instant]:

@@ -27,6 +27,21 @@ class DayRule(StrEnum):
     OR = "or"
 
 
+class WarningKind(StrEnum):
+    """What a preview warns of. A warning refuses nothing."""
+
+    # No instant is left. A job with such a schedule is refused when it is created.
+    NEVER_FIRES = "never_fires"
+    # Day of month and day of week are both given; the message tells how they are joined.
+    BOTH_DAYS = "both_days"
+    # A step leaves nothing but the first value: */90 minutes.
+    IDLE_STEP = "idle_step"
+    # The clock will skip a time of the schedule.
+    CLOCK_GAP = "clock_gap"
+    # The clock will show a time of the schedule twice.
+    CLOCK_FOLD = "clock_fold"
+
+
 class Decision(StrEnum):
     """What was concluded about one nominal time. Exactly one of these, for ever, except BUFFERED.
 

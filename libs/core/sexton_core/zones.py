@@ -30,8 +30,9 @@ FAR: Final = 1 << 60
 _NEVER_ZONES = frozenset({"Factory", "localtime"})
 """Placeholders of the data, not places."""
 
-_GROWTH_YEARS: Final = 50
-"""The table of a zone with a yearly rule grows by this many years, or as far as it is asked."""
+_LEAST_GROWTH: Final = 50
+"""Years. The table of a zone with a yearly rule grows as far as it is asked, by at least this and
+by at least a half, so that a walk to the year 9999 copies it a dozen times."""
 
 _YEAR_SECONDS: Final = 31_556_952
 _LONGEST_NAME: Final = 64
@@ -124,7 +125,8 @@ class Zone:
         last = changes[-1] if changes else Change(0, self._initial)
         known_until = max(last.at, self._rule_from)
         year = 1970 + known_until // _YEAR_SECONDS
-        until = max(1970 + second // _YEAR_SECONDS + 3, year + _GROWTH_YEARS)
+        growth = max(_LEAST_GROWTH, (year - 1970) // 2)
+        until = max(1970 + second // _YEAR_SECONDS + 3, year + growth)
         for later in range(year - 1, until):
             for change in rule.changes(later):
                 if change.at > known_until and change.offset != last.offset:
