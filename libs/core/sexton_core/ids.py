@@ -59,6 +59,7 @@ def check_name(field: str, value: str) -> str:
 
     Raises:
         IdError: it is not 1 to 63 of a-z, 0-9 and `-`, with a letter first and no `-` last.
+
     """
     if not isinstance(value, str) or _NAME.fullmatch(value) is None:
         raise IdError(
@@ -78,6 +79,7 @@ def check_uid(value: str, *, field: str = "uid") -> str:
 
     Raises:
         IdError: it is not 24 of a-z and 2-7.
+
     """
     if not isinstance(value, str) or _UID.fullmatch(value) is None:
         raise IdError(field, value, "24 of a-z and 2-7, as the server made it")
@@ -109,6 +111,7 @@ def parse_run_id(value: str, *, field: str = "run_id") -> RunName:
 
     Raises:
         IdError: it has none of the three forms, or its time does not exist.
+
     """
     expected = "a run id such as t20261129T030000Z-abcdefgh"
     match = _RUN_ID.fullmatch(value) if isinstance(value, str) else None
@@ -140,6 +143,7 @@ def parse_time(text: str) -> Instant:
 
     Raises:
         ValueError: the text is something else.
+
     """
     return from_datetime(datetime.strptime(text, _TIME_FORMAT).replace(tzinfo=UTC))
 

@@ -1,0 +1,300 @@
+"""The gate that every start passes: overlap, buffer and bounds of one job."""
+
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+from sexton_core.ids import RunId
+from sexton_core.instants import Instant
+from sexton_core.policy._plan import Pass
+from sexton_core.policy.job import Definition, Job
+from sexton_core.policy.state import (
+    Admission,
+    Buffered,
+    Counters,
+    DecisionRange,
+    Handle,
+    JobState,
+    NewRun,
+    Verdict,
+)
+from sexton_core.words import Ask, Decision, Origin, Overlap, Reason
+
+ACTIONS_LIMIT: Final = 24
+"""Runs, ranges and buffer changes of one verdict. A transaction has at most 100 operations: two
+per run, and room for what every decision writes and for `REQUIRES_LIMIT` compares."""
+
+REQUIRES_LIMIT: Final = 32
+"""Handles that one verdict compares. Only a drop for `max_live` rests on more live runs; it names
+the oldest ones."""
+
+_ASKS: Final = {Overlap.CANCEL_OTHER: Ask.CANCEL, Overlap.TERMINATE_OTHER: Ask.TERMINATE}
+
+
+class Candidate(NamedTuple):
+    """A start before the gate."""
+
+    run_id: RunId
+    origin: Origin
+    nominal: Instant
+    due: Instant
+    definition: Definition
+    overlap: Overlap
+    reason: Reason
+
+
+class Gate:
+    """A job's live runs and buffer while one verdict is being made.
+
+    A run that is not known to have ended counts as live. Whoever commits compares that the ones
+    in `requires` exist, so a lagging view costs a second look and never a wrong decision; that a
+    run has ended needs no compare, because ended is for ever.
+    """
+
+    __slots__ = (
+        "_buffered",
+        "_created",
+        "_job",
+        "_now",
+        "_ranges",
+        "_requires",
+        "_runs",
+        "_state",
+        "_unbuffered",
+        "buffer",
+        "live",
+    )
+
+    def __init__(
+        self, job: Job, state: JobState, now: Instant, ended: Collection[RunId] = ()
+    ) -> None:
+        self._job = job
+        self._state = state
+        self._now = now
+        self.live = [handle for handle in state.live if handle.run_id not in ended]
+        self.buffer = list(state.buffered)
+        self._runs: list[NewRun] = []
+        self._ranges: list[DecisionRange] = []
+        self._buffered: list[Buffered] = []
+        self._unbuffered: list[Buffered] = []
+        self._requires: dict[RunId, Handle] = {}
+        self._created: set[RunId] = set()
+
+    @property
+    def full(self) -> bool:
+        """Tells whether the verdict is as large as a commit may be."""
+        return (
+            len(self._runs) + len(self._ranges) + len(self._buffered) + len(self._unbuffered)
+            >= ACTIONS_LIMIT
+        )
+
+    def start_buffered(self) -> None:
+        """Starts what has waited, if nothing is live any more; gives up what waited too long."""
+        while self.buffer and not self.live and not self.full:
+            entry = self.buffer.pop(0)
+            self._leave(entry)
+            definition = self._job.definition(entry.version)
+            if self._now - entry.due > definition.catch_up.buffer_window_ns:
+                self._give_up(entry, Decision.MISSED, Reason.OUTSIDE_WINDOW, entry.waits_for)
+            else:
+                self._fire(
+                    Candidate(
+                        entry.run_id,
+                        entry.origin,
+                        entry.nominal,
+                        entry.due,
+                        definition,
+                        entry.overlap,
+                        Reason.WAITED,
+                    )
+                )
+
+    def admit(self, start: Candidate) -> Admission:
+        """Lets a start through, makes it wait, or turns it away, by its overlap policy."""
+        overlap = start.overlap
+        if overlap is Overlap.ALLOW_ALL:
+            if len(self.live) < start.definition.max_live:
+                return self._fire(start)
+            return self._turn_away(start, Decision.DROPPED, Reason.MAX_LIVE, rests_on_all=True)
+        if not self.live:
+            return self._fire(start)
+        if overlap is Overlap.SKIP:
+            return self._turn_away(start, Decision.SKIPPED, Reason.OVERLAP)
+        if overlap in _ASKS:
+            self._supersede(start.run_id)
+        else:
+            limit = 1 if overlap is Overlap.BUFFER_ONE else start.definition.max_buffered
+            if len(self.buffer) >= limit:
+                return self._turn_away(start, Decision.DROPPED, Reason.BUFFER_FULL)
+        return self._wait(start)
+
+    def block(self) -> Handle:
+        """Returns the live run that blocks, and lets the verdict rest on it."""
+        blocker = self.live[0]
+        self._require(blocker)
+        return blocker
+
+    def record(self, step: Pass, times: int, *, counted_all: bool) -> None:
+        """Records nominal times that never came to the gate."""
+        self._ranges.append(
+            DecisionRange(
+                step.decision,
+                step.reason,
+                step.first,
+                step.last,
+                times,
+                counted_all,
+                step.definition.version,
+                self._now,
+            )
+        )
+
+    def asks(self) -> Ask:
+        """Returns the strongest thing that a waiting start asks of the live runs."""
+        asked = {entry.ask for entry in self.buffer}
+        if Ask.TERMINATE in asked:
+            return Ask.TERMINATE
+        return Ask.CANCEL if Ask.CANCEL in asked else Ask.NOTHING
+
+    def verdict(self, state: JobState, next_due: Instant | None) -> Verdict:
+        """Returns all of it; `state` has its cursor, the gate adds what it knows."""
+        ask = self.asks()
+        added = [entry for entry in self._buffered if entry not in self._unbuffered]
+        removed = [entry for entry in self._unbuffered if entry not in self._buffered]
+        changed = bool(self._runs or self._ranges or added or removed)
+        if changed:
+            state = state._replace(
+                live=tuple(self.live), buffered=tuple(self.buffer), counters=self._count()
+            )
+        return Verdict(
+            state=state,
+            runs=tuple(self._runs),
+            ranges=tuple(self._ranges),
+            buffered=tuple(added),
+            unbuffered=tuple(removed),
+            requires=tuple(self._requires.values()),
+            asks=() if ask is Ask.NOTHING else tuple((handle, ask) for handle in self.live),
+            not_before=max((run.due for run in self._runs), default=None),
+            next_due=next_due,
+            changed=changed or state != self._state,
+        )
+
+    def _fire(self, start: Candidate) -> Admission:
+        run = start.definition.run
+        handle = Handle(start.run_id, run.queue, run.priority, start.due)
+        self._runs.append(
+            NewRun(
+                handle,
+                start.origin,
+                start.nominal,
+                start.due,
+                start.definition.version,
+                start.reason,
+            )
+        )
+        self._created.add(start.run_id)
+        self.live.append(handle)
+        return Admission(start.run_id, Decision.FIRED, start.reason)
+
+    def _wait(self, start: Candidate) -> Admission:
+        blocker = self.block()
+        entry = Buffered(
+            run_id=start.run_id,
+            origin=start.origin,
+            nominal=start.nominal,
+            due=start.due,
+            version=start.definition.version,
+            overlap=start.overlap,
+            ask=_ASKS.get(start.overlap, Ask.NOTHING),
+            waits_for=blocker.run_id,
+            buffered_at=self._now,
+        )
+        self.buffer.append(entry)
+        self._buffered.append(entry)
+        return Admission(start.run_id, Decision.BUFFERED, Reason.WAITS, blocker.run_id)
+
+    def _supersede(self, newer: RunId) -> None:
+        """Gives up the starts that wait for a cancel or terminate: the newest takes their place."""
+        for entry in [entry for entry in self.buffer if entry.ask is not Ask.NOTHING]:
+            self.buffer.remove(entry)
+            self._leave(entry)
+            self._give_up(entry, Decision.DROPPED, Reason.SUPERSEDED, newer)
+
+    def _turn_away(
+        self, start: Candidate, decision: Decision, reason: Reason, *, rests_on_all: bool = False
+    ) -> Admission:
+        blocker = self.block()
+        if rests_on_all:
+            for handle in self.live[:REQUIRES_LIMIT]:
+                self._require(handle)
+        if start.origin is Origin.SCHEDULE:
+            self._merge(
+                DecisionRange(
+                    decision,
+                    reason,
+                    start.nominal,
+                    start.nominal,
+                    1,
+                    True,
+                    start.definition.version,
+                    self._now,
+                    blocker.run_id,
+                )
+            )
+        return Admission(start.run_id, decision, reason, blocker.run_id)
+
+    def _merge(self, record: DecisionRange) -> None:
+        """Adds the decision about one nominal time to the range before it where they agree.
+
+        Nominal times are decided in order, so nothing lies between the two unless a run or a
+        buffered start was decided last.
+        """
+        before = self._ranges[-1] if self._ranges else None
+        if (
+            before is not None
+            and before.run_id is None
+            and before._replace(first=record.first, last=record.last, times=1) == record
+            and not any(before.last < run.nominal < record.first for run in self._runs)
+            and not any(before.last < entry.nominal < record.first for entry in self._buffered)
+        ):
+            record = before._replace(last=record.last, times=before.times + 1)
+            self._ranges.pop()
+        self._ranges.append(record)
+
+    def _give_up(
+        self, entry: Buffered, decision: Decision, reason: Reason, blocked_by: RunId
+    ) -> None:
+        self._ranges.append(
+            DecisionRange(
+                decision,
+                reason,
+                entry.nominal,
+                entry.nominal,
+                1,
+                True,
+                entry.version,
+                self._now,
+                blocked_by,
+                entry.run_id,
+                entry.origin,
+            )
+        )
+
+    def _leave(self, entry: Buffered) -> None:
+        self._unbuffered.append(entry)
+
+    def _require(self, handle: Handle) -> None:
+        if handle.run_id not in self._created:
+            self._requires[handle.run_id] = handle
+
+    def _count(self) -> Counters:
+        counters = self._state.counters
+        if self._runs and not self._ranges:
+            scheduled = sum(1 for run in self._runs if run.origin is Origin.SCHEDULE)
+            return counters._replace(fired=counters.fired + scheduled)
+        added = dict.fromkeys(Counters._fields, 0)
+        for run in self._runs:
+            added["fired"] += run.origin is Origin.SCHEDULE
+        for record in self._ranges:
+            if record.origin is Origin.SCHEDULE:
+                added[record.decision] += record.times
+        return Counters(*(was + added[name] for was, name in zip(counters, added, strict=True)))

@@ -1,0 +1,141 @@
+"""The one decision function: what is due, what starts, what does not and why, what comes next."""
+
+from collections.abc import Collection
+
+from sexton_core.errors import IllegalChange
+from sexton_core.ids import RunId, manual_run_id, scheduled_run_id
+from sexton_core.instants import SECOND, Instant
+from sexton_core.policy._gate import Candidate, Gate
+from sexton_core.policy._plan import Pass, Plan, Step
+from sexton_core.policy.job import Job
+from sexton_core.policy.state import Admission, JobState, Rule, Verdict
+from sexton_core.policy.timeline import Timeline
+from sexton_core.words import Decision, Origin, Overlap, Reason
+
+
+def decide(
+    job: Job, state: JobState, now: Instant, ended: Collection[RunId] = frozenset()
+) -> Verdict:
+    """Decides about everything that is due at `now`, as far as it fits one commit.
+
+    Pure and bounded: an outage of any length is a few steps per version of the job, plus one per
+    start, of which one verdict makes at most `ACTIONS_LIMIT`. Where more is to be decided,
+    `next_due` is not later than `now`: commit, and decide again.
+
+    Args:
+        job: with every version that `state` names.
+        state: as last read; the commit compares its revision.
+        now: mesh time, never later than the real one.
+        ended: runs of `state.live` that are known to have ended. Leaving one out is safe.
+
+    """
+    timeline = Timeline(job, state.rules)
+    gate = Gate(job, state, now, ended)
+    if state.paused_at is not None:
+        return gate.verdict(state, None)
+    gate.start_buffered()
+    plan = Plan(timeline, state, now)
+    cursor = state.cursor
+    units = iter(plan.units())
+    more = gate.full
+    while not more:
+        unit = next(units, None)
+        if unit is None:
+            break
+        for step in unit:
+            _take(job, timeline, gate, step)
+        last = unit[-1]
+        cursor = last.last if isinstance(last, Pass) else last.nominal
+        more = gate.full
+    armed = plan.upcoming
+    next_due = now if more else None if armed is None else timeline.due(armed)
+    if cursor == state.cursor:
+        return gate.verdict(state, next_due)
+    resumed = state.resumed if state.resumed is None or state.resumed > cursor else None
+    return gate.verdict(
+        state._replace(
+            cursor=cursor, armed=armed, rules=rules_after(state, cursor), resumed=resumed
+        ),
+        next_due,
+    )
+
+
+def trigger(
+    job: Job,
+    state: JobState,
+    now: Instant,
+    request_id: str,
+    *,
+    overlap: Overlap | None = None,
+    ended: Collection[RunId] = frozenset(),
+) -> tuple[Verdict, Admission]:
+    """Starts a run because somebody asks for it, through the same gate.
+
+    It decides no nominal time and works on a paused job too; what it has to wait for, or was
+    already waiting, then waits for the resume. The commit writes the request's record as well.
+
+    Args:
+        job: with every version that `state` names.
+        state: as last read.
+        now: mesh time.
+        request_id: makes the run's id, so that asking again in the same second is the same run.
+        overlap: instead of the job's policy, for this start only.
+        ended: as in `decide`.
+
+    Raises:
+        IllegalChange: everything that the commit has room for is taken by buffered starts; commit
+            `decide` first.
+
+    """
+    gate = Gate(job, state, now, ended)
+    if state.paused_at is None:
+        gate.start_buffered()
+        if gate.full:
+            raise IllegalChange("the buffer", "a trigger", "being worked off", "that is done")
+    second = now - now % SECOND
+    admission = gate.admit(
+        Candidate(
+            manual_run_id(job.uid, now, request_id),
+            Origin.MANUAL,
+            second,
+            second,
+            job.current,
+            overlap or job.current.overlap,
+            Reason.MANUAL,
+        )
+    )
+    return gate.verdict(state, due_next(job, state)), admission
+
+
+def due_next(job: Job, state: JobState) -> Instant | None:
+    """Returns when the timer of a state is to wake the leader; None: no timer."""
+    if state.armed is None or state.paused_at is not None:
+        return None
+    return Timeline(job, state.rules).due(state.armed)
+
+
+def rules_after(state: JobState, cursor: Instant) -> tuple[Rule, ...]:
+    """Returns the rules that undecided nominal times still need."""
+    rules = state.rules
+    while len(rules) > 1 and rules[1].after <= cursor:
+        rules = rules[1:]
+    return rules
+
+
+def _take(job: Job, timeline: Timeline, gate: Gate, step: Step) -> None:
+    if isinstance(step, Pass):
+        excluded = step.decision is Decision.EXCLUDED
+        times, counted_all = timeline.count(step.first, step.last, unfiltered=excluded)
+        gate.record(step, times, counted_all=counted_all)
+        return
+    gate.admit(
+        Candidate(
+            scheduled_run_id(job.uid, step.nominal),
+            Origin.SCHEDULE,
+            step.nominal,
+            step.due,
+            step.definition,
+            step.definition.overlap,
+            step.reason,
+        )
+    )

@@ -1,0 +1,143 @@
+"""The nominal times of a job across its edits: each version rules from its edit to the next."""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from sexton_core.instants import MAX_INSTANT, Instant
+from sexton_core.policy.job import Definition, Job
+from sexton_core.policy.state import Rule
+from sexton_core.schedule import Schedule
+from sexton_core.schedules.jitter import delay_of
+
+COUNT_LIMIT: Final = 256
+"""Nominal times of a range that are counted one by one; beyond it, "at least"."""
+
+
+class Stretch(NamedTuple):
+    """Nominal times later than `after` and not later than `until` are ruled by `definition`."""
+
+    after: Instant
+    until: Instant
+    definition: Definition
+
+
+class Timeline:
+    """One schedule made of several versions. Every question costs a step or two per version."""
+
+    __slots__ = ("_stretches", "_uid")
+
+    def __init__(self, job: Job, rules: tuple[Rule, ...]) -> None:
+        assert rules, "a job is ruled by some version"
+        ends = [rule.after for rule in rules[1:]]
+        ends.append(MAX_INSTANT)
+        self._uid: Final = job.uid
+        self._stretches: Final = [
+            Stretch(rule.after, until, job.definition(rule.version))
+            for rule, until in zip(rules, ends, strict=True)
+        ]
+
+    def stretch(self, nominal: Instant) -> Stretch:
+        """Returns what rules a nominal time; the first stretch for times before all of them."""
+        for stretch in reversed(self._stretches):
+            if nominal > stretch.after:
+                return stretch
+        return self._stretches[0]
+
+    def next_after(self, t: Instant, *, unfiltered: bool = False) -> Instant | None:
+        """Returns the first nominal time later than `t`; None: never again."""
+        for after, until, definition in self._stretches:
+            if until <= t:
+                continue
+            schedule = _schedule(definition, unfiltered=unfiltered)
+            if schedule is None:
+                continue
+            found = schedule.next_after(t if t > after else after)
+            if found is not None and found <= until:
+                return found
+        return None
+
+    def previous_before(self, t: Instant, *, unfiltered: bool = False) -> Instant | None:
+        """Returns the last nominal time earlier than `t`, none before the first rule."""
+        for after, until, definition in reversed(self._stretches):
+            if after >= t:
+                continue
+            schedule = _schedule(definition, unfiltered=unfiltered)
+            if schedule is None:
+                continue
+            found = schedule.previous_before(t if t <= until else until + 1)
+            if found is not None and found > after:
+                return found
+        return None
+
+    def due(self, nominal: Instant) -> Instant:
+        """Returns when the start of a nominal time is due: not before it, and before the next."""
+        jitter_ns = self.stretch(nominal).definition.jitter_ns
+        if not jitter_ns:
+            return nominal
+        return nominal + delay_of(self._uid, nominal, jitter_ns, self.next_after(nominal))
+
+    def newest_due(self, now: Instant) -> Instant | None:
+        """Returns the last nominal time whose start is due at `now`.
+
+        At most one nominal time has passed without being due, because jitter ends before the next.
+        """
+        newest = self.previous_before(now + 1)
+        if newest is not None and self.due(newest) > now:
+            return self.previous_before(newest)
+        return newest
+
+    def first_due_from(self, t: Instant) -> Instant | None:
+        """Returns the first nominal time whose start is due at `t` or later."""
+        before = self.previous_before(t)
+        if before is not None and self.due(before) >= t:
+            return before
+        return self.next_after(t - 1)
+
+    def excluded_between(self, a: Instant, b: Instant) -> tuple[Instant, Instant] | None:
+        """Returns the first and the last time in (a, b) that only calendars take away.
+
+        There must be no nominal time in (a, b).
+        """
+        if not any(definition.unfiltered for _, _, definition in self._stretches):
+            return None
+        first = self.next_after(a, unfiltered=True)
+        if first is None or first >= b:
+            return None
+        last = self.previous_before(b, unfiltered=True)
+        assert last is not None, "the first one is before b"
+        return first, last
+
+    def split(
+        self, first: Instant, last: Instant, *, unfiltered: bool = False
+    ) -> Iterator[tuple[Instant, Instant, Definition]]:
+        """Yields a range of nominal times cut where another version begins to rule."""
+        for after, until, definition in self._stretches:
+            if until < first or after >= last:
+                continue
+            begin = self.next_after(max(after, first - 1), unfiltered=unfiltered)
+            end = self.previous_before(min(until, last) + 1, unfiltered=unfiltered)
+            if begin is not None and end is not None and begin <= end:
+                yield begin, end, definition
+
+    def count(self, first: Instant, last: Instant, *, unfiltered: bool = False) -> tuple[int, bool]:
+        """Counts the nominal times from `first` to `last`, both of them nominal times.
+
+        Returns:
+            The number and true, or what was counted until `COUNT_LIMIT` and false.
+
+        """
+        t, counted = first, 1
+        while t < last:
+            if counted == COUNT_LIMIT:
+                return counted, False
+            following = self.next_after(t, unfiltered=unfiltered)
+            assert following is not None, "the last one is ahead"
+            t = following
+            counted += 1
+        return counted, True
+
+
+def _schedule(definition: Definition, *, unfiltered: bool) -> Schedule | None:
+    if unfiltered and definition.unfiltered is not None:
+        return definition.unfiltered
+    return definition.schedule

@@ -1,0 +1,1 @@
+"""The life of one run: its states, what moves it, retries and completions."""
