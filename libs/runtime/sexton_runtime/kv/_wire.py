@@ -1,0 +1,179 @@
+"""Between the vocabulary and the wire, on the client's side. Protobuf types stop here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sexton.internal.v1 import store_pb2 as pb
+from sexton_runtime.kv.status import ClockReading, ClockState, StoreStatus
+from sexton_runtime.kv.types import (
+    Acquired,
+    Compare,
+    Event,
+    EventKind,
+    KeyValue,
+    Lease,
+    Limits,
+    Op,
+    Outcome,
+    Put,
+    Renewal,
+    RevisionEvents,
+    Target,
+    Txn,
+    TxnResult,
+    WatchBatch,
+)
+
+_OUTCOMES = {int(outcome): outcome for outcome in Outcome}
+_KINDS = {int(kind): kind for kind in EventKind}
+
+
+def txn_to_wire(txn: Txn) -> pb.Txn:
+    """Writes a transaction."""
+    return pb.Txn(
+        compares=[_compare_to_wire(compare) for compare in txn.compares],
+        then=[_op_to_wire(op) for op in txn.then],
+        orelse=[_op_to_wire(op) for op in txn.orelse],
+        not_before_time_ns=txn.not_before_ns,
+        not_after_time_ns=txn.not_after_ns,
+        use_reserve=txn.use_reserve,
+    )
+
+
+def _op_to_wire(op: Op) -> pb.Op:
+    if isinstance(op, Put):
+        return pb.Op(key=op.key, put=op.value)
+    return pb.Op(key=op.key, delete=True)
+
+
+def _compare_to_wire(compare: Compare) -> pb.Compare:
+    key, target, operand = compare
+    match target:
+        case Target.MOD_REVISION:
+            return pb.Compare(key=key, mod_revision=int(operand))
+        case Target.CREATE_REVISION:
+            return pb.Compare(key=key, create_revision=int(operand))
+        case Target.VERSION:
+            return pb.Compare(key=key, version=int(operand))
+        case Target.EXISTS:
+            return pb.Compare(key=key, exists=bool(operand))
+        case Target.VALUE:
+            assert isinstance(operand, bytes)
+            return pb.Compare(key=key, value=operand)
+
+
+def results_from_wire(results: Iterable[pb.TxnResult]) -> tuple[TxnResult, ...]:
+    """Reads the answers to a commit."""
+    return tuple(result_from_wire(result) for result in results)
+
+
+def result_from_wire(result: pb.TxnResult) -> TxnResult:
+    """Reads the answer to one transaction."""
+    return TxnResult(
+        _OUTCOMES[result.outcome],
+        result.revision,
+        result.failed_compare,
+        result.found_mod_revision,
+    )
+
+
+def kv_from_wire(kv: pb.KeyValue) -> KeyValue:
+    """Reads one key."""
+    return KeyValue(kv.key, kv.value, kv.create_revision, kv.mod_revision, kv.version)
+
+
+def kvs_from_wire(kvs: Iterable[pb.KeyValue]) -> tuple[KeyValue, ...]:
+    """Reads several keys."""
+    return tuple(
+        KeyValue(kv.key, kv.value, kv.create_revision, kv.mod_revision, kv.version) for kv in kvs
+    )
+
+
+def watch_batch_from_wire(response: pb.WatchResponse) -> WatchBatch:
+    """Reads one message of a watch."""
+    return WatchBatch(
+        tuple(
+            RevisionEvents(
+                revision.revision,
+                revision.mesh_time_ns,
+                tuple(
+                    Event(_KINDS[event.kind], kv_from_wire(event.kv)) for event in revision.events
+                ),
+            )
+            for revision in response.revisions
+        ),
+        response.progress_revision,
+        response.mesh_time_ns,
+    )
+
+
+def lease_from_wire(lease: pb.Lease) -> Lease:
+    """Reads a lease."""
+    return Lease(
+        lease.name, lease.holder, lease.token, lease.ttl_ms, lease.value, lease.remaining_ms
+    )
+
+
+def acquired_from_wire(response: pb.AcquireLeaseResponse) -> Acquired:
+    """Reads the answer to an acquire."""
+    return Acquired(response.granted, lease_from_wire(response.lease), response.mesh_time_ns)
+
+
+def renewals_from_wire(response: pb.RenewLeaseResponse) -> tuple[Renewal, ...]:
+    """Reads the answers to renewals."""
+    return tuple(Renewal(one.renewed, one.remaining_ms) for one in response.renewals)
+
+
+def clock_from_wire(response: pb.GetClockResponse) -> ClockReading:
+    """Reads a clock's state."""
+    return ClockReading(
+        mesh_time_ns=response.mesh_time_ns,
+        wall_time_ns=response.wall_time_ns,
+        state=ClockState(response.state),
+        dispute=response.dispute,
+    )
+
+
+def limits_from_wire(limits: pb.Limits) -> Limits:
+    """Reads an engine's bounds."""
+    return Limits(
+        max_key_bytes=limits.max_key_bytes,
+        max_value_bytes=limits.max_value_bytes,
+        max_ops_per_txn=limits.max_ops_per_txn,
+        max_txn_bytes=limits.max_txn_bytes,
+        max_txns_per_commit=limits.max_txns_per_commit,
+        max_commit_bytes=limits.max_commit_bytes,
+        max_keys_per_get=limits.max_keys_per_get,
+        max_page_items=limits.max_page_items,
+        max_page_bytes=limits.max_page_bytes,
+        min_lease_ttl_ms=limits.min_lease_ttl_ms,
+        max_lease_ttl_ms=limits.max_lease_ttl_ms,
+        max_leases_per_renew=limits.max_leases_per_renew,
+    )
+
+
+def status_from_wire(response: pb.StatusResponse) -> StoreStatus:
+    """Reads a store's status."""
+    return StoreStatus(
+        cluster_id=response.cluster_id,
+        incarnation=response.incarnation,
+        format_version=response.format_version,
+        coordinator_shards=response.coordinator_shards,
+        queue_shards=response.queue_shards,
+        revision=response.revision,
+        mesh_time_ns=response.mesh_time_ns,
+        oldest_watch_revision=response.oldest_watch_revision,
+        limits=limits_from_wire(response.limits),
+        full=response.full,
+        used_bytes=response.used_bytes,
+        map_bytes=response.map_bytes,
+        max_map_bytes=response.max_map_bytes,
+        disk_free_bytes=response.disk_free_bytes,
+        keys=response.keys,
+        watches=response.watches,
+        leases=response.leases,
+        clock_disputed=response.clock_disputed,
+        software_version=response.software_version,
+        oldest_reader_ms=response.oldest_reader_ms,
+    )
