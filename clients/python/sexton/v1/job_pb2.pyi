@@ -275,6 +275,7 @@ class JobSpec(_message.Message):
     RETENTION_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
     DESCRIPTION_FIELD_NUMBER: _builtins.int
+    DEADLINE_FIELD_NUMBER: _builtins.int
     queue: _builtins.str
     """The queue that its runs stand in, an id. Empty: `default`."""
     priority: _builtins.int
@@ -311,7 +312,7 @@ class JobSpec(_message.Message):
 
     @_builtins.property
     def timeout(self) -> _duration_pb2.Duration:
-        """Longest time of one attempt from its start, 1 s to 366 days. Absent: 1 hour."""
+        """Longest time of one attempt from its assignment, 1 s to 366 days. Absent: 1 hour."""
 
     @_builtins.property
     def start_within(self) -> _duration_pb2.Duration:
@@ -324,6 +325,10 @@ class JobSpec(_message.Message):
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """For people and filters; at most 32, keys and values at most 63 characters."""
+
+    @_builtins.property
+    def deadline(self) -> _duration_pb2.Duration:
+        """Longest time of a whole run, retries included, from its creation; 1 s to 366 days. Absent: none."""
 
     def __init__(
         self,
@@ -344,10 +349,11 @@ class JobSpec(_message.Message):
         retention: Global___Retention | None = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         description: _builtins.str = ...,
+        deadline: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["catch_up", b"catch_up", "retention", b"retention", "retry", b"retry", "start_within", b"start_within", "task", b"task", "timeout", b"timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["catch_up", b"catch_up", "deadline", b"deadline", "retention", b"retention", "retry", b"retry", "start_within", b"start_within", "task", b"task", "timeout", b"timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["catch_up", b"catch_up", "delivery", b"delivery", "description", b"description", "exclusive", b"exclusive", "labels", b"labels", "max_buffered", b"max_buffered", "max_live", b"max_live", "overlap", b"overlap", "priority", b"priority", "queue", b"queue", "retention", b"retention", "retry", b"retry", "schedules", b"schedules", "start_within", b"start_within", "task", b"task", "timeout", b"timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["catch_up", b"catch_up", "deadline", b"deadline", "delivery", b"delivery", "description", b"description", "exclusive", b"exclusive", "labels", b"labels", "max_buffered", b"max_buffered", "max_live", b"max_live", "overlap", b"overlap", "priority", b"priority", "queue", b"queue", "retention", b"retention", "retry", b"retry", "schedules", b"schedules", "start_within", b"start_within", "task", b"task", "timeout", b"timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -383,7 +389,9 @@ class Schedule(_message.Message):
     days: Global___DayRule.ValueType
     """How cron's two day fields join."""
     max_runs: _builtins.int
-    """Instants in all, counted from start_time, which is then required. 0: no bound."""
+    """Instants in all, 1 to 10,000, counted from start_time or from when this definition came into
+    force, whatever becomes of them. 0: no bound.
+    """
     @_builtins.property
     def every(self) -> Global___Every:
         """A fixed elapsed interval."""
@@ -402,7 +410,7 @@ class Schedule(_message.Message):
 
     @_builtins.property
     def end_time(self) -> _timestamp_pb2.Timestamp:
-        """No instant from this on (exclusive). Absent: no end."""
+        """No instant after this (inclusive). Absent: no end."""
 
     @_builtins.property
     def jitter(self) -> _duration_pb2.Duration:
@@ -456,7 +464,7 @@ class Every(_message.Message):
 
     @_builtins.property
     def anchor_time(self) -> _timestamp_pb2.Timestamp:
-        """The anchor. Absent: the Unix epoch."""
+        """The anchor. Absent: the schedule's start_time, or the Unix epoch where there is none."""
 
     @_builtins.property
     def offset(self) -> _duration_pb2.Duration:
@@ -496,9 +504,9 @@ class CalendarInterval(_message.Message):
         UNIT_WEEK: CalendarInterval._Unit.ValueType  # 2
         """Weeks of seven civil days."""
         UNIT_MONTH: CalendarInterval._Unit.ValueType  # 3
-        """Months; a day that a month lacks becomes its last one."""
+        """Months."""
         UNIT_YEAR: CalendarInterval._Unit.ValueType  # 4
-        """Years; 29 February becomes 28 February."""
+        """Years."""
 
     class Unit(_Unit, metaclass=_UnitEnumTypeWrapper):
         """The step's unit."""
@@ -510,22 +518,50 @@ class CalendarInterval(_message.Message):
     UNIT_WEEK: CalendarInterval.Unit.ValueType  # 2
     """Weeks of seven civil days."""
     UNIT_MONTH: CalendarInterval.Unit.ValueType  # 3
-    """Months; a day that a month lacks becomes its last one."""
+    """Months."""
     UNIT_YEAR: CalendarInterval.Unit.ValueType  # 4
-    """Years; 29 February becomes 28 February."""
+    """Years."""
+
+    class _ShortMonth:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _ShortMonthEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[CalendarInterval._ShortMonth.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        SHORT_MONTH_UNSPECIFIED: CalendarInterval._ShortMonth.ValueType  # 0
+        """Allowed where the anchor's day is at most the 28th, or days or weeks count."""
+        SHORT_MONTH_SKIP: CalendarInterval._ShortMonth.ValueType  # 1
+        """That month has no run."""
+        SHORT_MONTH_LAST: CalendarInterval._ShortMonth.ValueType  # 2
+        """The run is on the last day of that month."""
+
+    class ShortMonth(_ShortMonth, metaclass=_ShortMonthEnumTypeWrapper):
+        """What becomes of a day that a month does not have."""
+
+    SHORT_MONTH_UNSPECIFIED: CalendarInterval.ShortMonth.ValueType  # 0
+    """Allowed where the anchor's day is at most the 28th, or days or weeks count."""
+    SHORT_MONTH_SKIP: CalendarInterval.ShortMonth.ValueType  # 1
+    """That month has no run."""
+    SHORT_MONTH_LAST: CalendarInterval.ShortMonth.ValueType  # 2
+    """The run is on the last day of that month."""
 
     COUNT_FIELD_NUMBER: _builtins.int
     UNIT_FIELD_NUMBER: _builtins.int
     ANCHOR_DATE_FIELD_NUMBER: _builtins.int
     TIME_OF_DAY_FIELD_NUMBER: _builtins.int
+    SHORT_MONTH_FIELD_NUMBER: _builtins.int
     count: _builtins.int
     """Units per step, 1 to 10,000."""
     unit: Global___CalendarInterval.Unit.ValueType
     """The unit."""
     anchor_date: _builtins.str
-    """First civil day, `YYYY-MM-DD`."""
+    """A civil day of the pattern, `YYYY-MM-DD`; it goes on from there in both directions. Empty: the
+    local date of start_time.
+    """
     time_of_day: _builtins.str
     """Wall time, `HH:MM` or `HH:MM:SS`."""
+    short_month: Global___CalendarInterval.ShortMonth.ValueType
+    """What becomes of a day that a month does not have."""
     def __init__(
         self,
         *,
@@ -533,10 +569,11 @@ class CalendarInterval(_message.Message):
         unit: Global___CalendarInterval.Unit.ValueType = ...,
         anchor_date: _builtins.str = ...,
         time_of_day: _builtins.str = ...,
+        short_month: Global___CalendarInterval.ShortMonth.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["anchor_date", b"anchor_date", "count", b"count", "time_of_day", b"time_of_day", "unit", b"unit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["anchor_date", b"anchor_date", "count", b"count", "short_month", b"short_month", "time_of_day", b"time_of_day", "unit", b"unit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -908,16 +945,16 @@ class Retry(_message.Message):
     MAX_BACKOFF_FIELD_NUMBER: _builtins.int
     JITTER_FIELD_NUMBER: _builtins.int
     max_attempts: _builtins.int
-    """Failed attempts at most, 1 to 1,000; 0: 1 (no retry)."""
+    """Failed attempts at most, 1 (no retry) to 1,000; 0: 3, or 1 with AT_MOST_ONCE."""
     max_deliveries: _builtins.int
-    """Deliveries at most, failed or lost, 1 to 1,000; 0: 10."""
+    """Deliveries at most, failed, lost or returned, 1 to 1,000; 0: 10."""
     multiplier: _builtins.float
     """Growth of the pause, 1 to 100; 0: 2."""
     jitter: _builtins.float
-    """Part of the pause, 0 to 1, that is drawn (deterministically, by run and attempt). Absent: 0.1."""
+    """Part of the pause, 0 to 1, that is taken off it (repeatably, by run and failure). Absent: 0.1."""
     @_builtins.property
     def initial_backoff(self) -> _duration_pb2.Duration:
-        """Pause before the second attempt, up to 1 day. Absent: 1 s."""
+        """Pause before the second attempt, 1 ms up to max_backoff. Absent: 1 s."""
 
     @_builtins.property
     def max_backoff(self) -> _duration_pb2.Duration:
