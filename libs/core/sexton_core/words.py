@@ -40,6 +40,14 @@ class WarningKind(StrEnum):
     CLOCK_GAP = "clock_gap"
     # The clock will show a time of the schedule twice.
     CLOCK_FOLD = "clock_fold"
+    # Wall times without a zone: they are read as UTC.
+    NO_ZONE = "no_zone"
+    # The next nominal time comes before a run of the stated length has ended.
+    TOO_OFTEN = "too_often"
+    # The jitter is longer than the time to the next nominal time, and is cut off there.
+    JITTER_CLIPPED = "jitter_clipped"
+    # Many jobs are due in the same round minute.
+    HERD = "herd"
 
 
 class Decision(StrEnum):

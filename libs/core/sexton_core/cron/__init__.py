@@ -2,7 +2,7 @@
 
 from sexton_core.cron._fields import Field, FieldKind, Form, MovingDay, hash_of
 from sexton_core.cron._parse import CronSpec, EveryMacro, parse
-from sexton_core.cron._warnings import cron_warnings
+from sexton_core.cron._warnings import cron_warnings, day_rule_in_words, in_words
 from sexton_core.cron.schedule import CronSchedule, build_cron
 
 __all__ = [
@@ -15,6 +15,8 @@ __all__ = [
     "MovingDay",
     "build_cron",
     "cron_warnings",
+    "day_rule_in_words",
     "hash_of",
+    "in_words",
     "parse",
 ]

@@ -6,6 +6,8 @@ from sexton_core.schedules.build import (
     ScheduleCache,
     build,
 )
+from sexton_core.schedules.forecast import Forecast, Peak, forecast, herd_warnings
+from sexton_core.schedules.preview import Preview, PreviewRow, preview
 from sexton_core.schedules.spec import (
     AnySpec,
     AtTiming,
@@ -20,6 +22,7 @@ from sexton_core.schedules.spec import (
     ShortMonth,
     UnionSpec,
 )
+from sexton_core.schedules.warnings import warnings_of
 
 __all__ = [
     "AnySpec",
@@ -29,13 +32,21 @@ __all__ = [
     "CalendarUnit",
     "CronTiming",
     "EveryTiming",
+    "Forecast",
     "JobIdentity",
     "JobSchedule",
     "Part",
+    "Peak",
+    "Preview",
+    "PreviewRow",
     "RRuleTiming",
     "ScheduleCache",
     "ScheduleSpec",
     "ShortMonth",
     "UnionSpec",
     "build",
+    "forecast",
+    "herd_warnings",
+    "preview",
+    "warnings_of",
 ]

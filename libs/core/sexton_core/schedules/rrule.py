@@ -5,17 +5,19 @@ times that a zone skips or shows twice, searching in both directions, and a boun
 A rule of hours, minutes or seconds follows real time, as the wildcard times of cron do.
 """
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Final
 
-from sexton_core.dst import WallTimes, resolve
+from sexton_core.dst import Disturbance, WallTimes, disturbances
 from sexton_core.errors import ScheduleError
-from sexton_core.instants import MAX_INSTANT, MIN_INSTANT, SECOND, Instant
+from sexton_core.instants import MAX_INSTANT, MIN_INSTANT, SECOND, Duration, Instant
 from sexton_core.schedule import Schedule
 from sexton_core.schedules._rrule_text import (
     DAILY,
     Moment,
     Recurrence,
+    Rule,
     moment_second,
     parse_recurrence,
 )
@@ -24,7 +26,7 @@ from sexton_core.schedules.at import AtSchedule
 from sexton_core.schedules.bounds import Bounded
 from sexton_core.schedules.spec import RRuleTiming
 from sexton_core.schedules.union import Union
-from sexton_core.schedules.walls import WallSchedule
+from sexton_core.schedules.walls import ListedWalls, WallSchedule
 from sexton_core.words import DstRule
 from sexton_core.zones import Zone, get_zone
 
@@ -34,7 +36,7 @@ _UTC: Final = "UTC"
 class RRuleSchedule:
     """A rule with its extra and its excluded dates, as a schedule."""
 
-    __slots__ = ("_explained", "_inner", "_without", "zone")
+    __slots__ = ("_explained", "_fixed", "_inner", "_without", "zone")
 
     def __init__(
         self, spec: RRuleTiming, *, timezone: str | None, rule: DstRule, start: Instant | None
@@ -57,15 +59,18 @@ class RRuleSchedule:
         self._without: Final = frozenset(
             moment_second(m) * SECOND for m in recurrence.exdates if m.utc
         )
-        extra = [moment_second(m) * SECOND for m in recurrence.rdates if m.utc]
-        for moment in recurrence.rdates:
-            wall = moment_second(moment)
-            if not moment.utc and wall not in exdates:
-                extra += [second * SECOND for second in resolve(self.zone, wall, rule)]
-        parts: list[Schedule] = []
+        fixed = [moment_second(m) for m in recurrence.rdates if not m.utc]
+        listed = ListedWalls(wall for wall in fixed if wall not in exdates)
+        # The sets of fixed wall times, which the DST rule is applied to.
+        self._fixed: list[WallTimes] = [listed]
+        parts: list[Schedule] = [WallSchedule(listed, self.zone, rule, "")] if fixed else []
         if recurrence.rule is not None:
             dtstart = self._dtstart(recurrence, start)
-            parts.append(_rule_schedule(recurrence, dtstart, exdates, self.zone, rule))
+            walls = _RuleWalls(recurrence.rule, dtstart, exdates)
+            parts.append(_rule_schedule(recurrence.rule, walls, self.zone, rule))
+            if recurrence.rule.frequency <= DAILY:
+                self._fixed.append(walls)
+        extra = [moment_second(m) * SECOND for m in recurrence.rdates if m.utc]
         if extra:
             parts.append(AtSchedule(extra))
         self._inner: Final = parts[0] if len(parts) == 1 else Union(parts)
@@ -84,6 +89,12 @@ class RRuleSchedule:
         while due in self._without and due is not None:
             due = self._inner.previous_before(due)
         return due
+
+    def disturbances(self, t: Instant, horizon_ns: Duration) -> Iterator[Disturbance]:
+        """Yields the changes of the clock in (t, t + horizon] that touch one of its fixed times."""
+        first, last = t // SECOND + 1, (t + horizon_ns) // SECOND
+        for walls in self._fixed:
+            yield from disturbances(self.zone, walls, first, last)
 
     def explain(self) -> str:
         """Returns the rule's text and its zone."""
@@ -104,12 +115,8 @@ class _RuleWalls:
 
     __slots__ = ("_exdates", "_first", "_inner", "_last")
 
-    def __init__(
-        self, recurrence: Recurrence, inner: WallTimes, dtstart: datetime, exdates: list[int]
-    ) -> None:
-        rule = recurrence.rule
-        assert rule is not None, "only a rule has wall times"
-        self._inner: Final = inner
+    def __init__(self, rule: Rule, dtstart: datetime, exdates: list[int]) -> None:
+        self._inner: Final = rule_walls(rule, dtstart)
         self._exdates: Final = frozenset(exdates)
         self._first: Final = moment_second(Moment(dtstart, utc=False, is_date=False))
         self._last: Final = self._find_last(rule.count, rule.until)
@@ -140,12 +147,7 @@ class _RuleWalls:
         return last
 
 
-def _rule_schedule(
-    recurrence: Recurrence, dtstart: datetime, exdates: list[int], zone: Zone, dst: DstRule
-) -> Schedule:
-    rule = recurrence.rule
-    assert rule is not None, "called for a rule"
-    walls = _RuleWalls(recurrence, rule_walls(rule, dtstart), dtstart, exdates)
+def _rule_schedule(rule: Rule, walls: WallTimes, zone: Zone, dst: DstRule) -> Schedule:
     # Hours, minutes and seconds follow real time: each instant whose wall clock matches.
     effective = dst if rule.frequency <= DAILY else DstRule.LITERAL
     schedule = WallSchedule(walls, zone, effective, "")

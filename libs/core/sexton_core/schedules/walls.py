@@ -1,9 +1,17 @@
 """A schedule of wall times: a set of them, a zone, and the rule for what its clock skips."""
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from sexton_core.dst import WallTimes, first_at_or_after, last_at_or_before
-from sexton_core.instants import SECOND, Instant
+from sexton_core.dst import (
+    Disturbance,
+    WallTimes,
+    disturbances,
+    first_at_or_after,
+    last_at_or_before,
+)
+from sexton_core.instants import SECOND, Duration, Instant
 from sexton_core.words import DstRule
 from sexton_core.zones import Zone
 
@@ -30,6 +38,31 @@ class WallSchedule:
         second = last_at_or_before(self.zone, self.rule, self.walls, -(-t // SECOND) - 1)
         return None if second is None else second * SECOND
 
+    def disturbances(self, t: Instant, horizon_ns: Duration) -> Iterator[Disturbance]:
+        """Yields the changes of the clock in (t, t + horizon] that touch one of the wall times."""
+        first, last = t // SECOND + 1, (t + horizon_ns) // SECOND
+        yield from disturbances(self.zone, self.walls, first, last)
+
     def explain(self) -> str:
         """Returns the wall times and the zone."""
         return f"{self._explained}, {self.zone.key}"
+
+
+class ListedWalls:
+    """A list of wall times as a set that is asked in either direction."""
+
+    __slots__ = ("_walls",)
+
+    def __init__(self, walls: Iterable[int]) -> None:
+        """Sorts the wall seconds."""
+        self._walls: Final = sorted(set(walls))
+
+    def at_or_after(self, wall: int) -> int | None:
+        """Returns the first member not earlier than `wall`."""
+        index = bisect_left(self._walls, wall)
+        return self._walls[index] if index < len(self._walls) else None
+
+    def at_or_before(self, wall: int) -> int | None:
+        """Returns the last member not later than `wall`."""
+        index = bisect_right(self._walls, wall)
+        return self._walls[index - 1] if index else None
