@@ -363,10 +363,7 @@ class Committer:
                 continue
             txns += len(caller.txns)
             size_bytes += caller.size_bytes
-            if (
-                txns > self._limits.max_txns_per_commit
-                or size_bytes > self._limits.max_commit_bytes
-            ):
+            if txns > most_txns or size_bytes > most_bytes:
                 break
             taken.append(caller)
         for caller in fenced:

@@ -574,7 +574,9 @@ class CommitStreamRequest(_message.Message):
     """
     @_builtins.property
     def txns(self) -> _containers.RepeatedCompositeFieldContainer[Global___Txn]:
-        """As in CommitRequest."""
+        """As in CommitRequest. None: a greeting, answered at once and without results, which shows the
+        caller that the stream stands before it entrusts anything to it.
+        """
 
     def __init__(
         self,
