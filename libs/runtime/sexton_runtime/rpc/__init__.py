@@ -1,0 +1,1 @@
+"""How services speak: transport settings, the server's gate, the client's channel, health."""

@@ -1,0 +1,46 @@
+"""The names of what is measured and traced, in one place.
+
+`messaging.*` and `rpc.*` follow OpenTelemetry's conventions; no convention exists for schedulers,
+so the rest is `sexton.*`. Units are UCUM. Prometheus shows `sexton.store.used` in bytes as
+`sexton_store_used_bytes`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Instrument(NamedTuple):
+    """What is counted or gauged."""
+
+    name: str
+    unit: str
+    description: str
+
+
+SERVICE_NAME: Final = "service.name"
+SERVICE_VERSION: Final = "service.version"
+SERVICE_INSTANCE_ID: Final = "service.instance.id"
+RPC_SYSTEM: Final = "rpc.system"
+RPC_SERVICE: Final = "rpc.service"
+RPC_METHOD: Final = "rpc.method"
+RPC_CODE: Final = "rpc.grpc.status_code"
+
+RPC_CALLS: Final = Instrument("sexton.rpc.server.calls", "{call}", "Calls that ended, by code.")
+
+STORE_REVISION: Final = Instrument("sexton.store.revision", "{revision}", "Last durable revision.")
+STORE_KEYS: Final = Instrument("sexton.store.keys", "{key}", "Keys stored.")
+STORE_USED: Final = Instrument("sexton.store.used", "By", "Bytes in use in the map.")
+STORE_MAP: Final = Instrument("sexton.store.map", "By", "Bytes of the map now.")
+STORE_DISK_FREE: Final = Instrument("sexton.store.disk.free", "By", "Bytes free on the disk.")
+STORE_FULL: Final = Instrument("sexton.store.full", "1", "1 while growing writes are refused.")
+STORE_WATCHES: Final = Instrument("sexton.store.watches", "{watch}", "Watches open.")
+STORE_LEASES: Final = Instrument("sexton.store.leases", "{lease}", "Leases held.")
+STORE_READER_AGE: Final = Instrument("sexton.store.reader.age", "ms", "Age of the oldest reader.")
+STORE_CLOCK_DISPUTED: Final = Instrument(
+    "sexton.store.clock.disputed", "1", "1 while mesh time is disputed."
+)
+STORE_EVENTS: Final = Instrument(
+    "sexton.store.events", "{event}", "What the engine has counted, by kind."
+)
+KIND: Final = "sexton.kind"
