@@ -1,0 +1,281 @@
+"""The keys of the store, in one place. docs/keys.md says who writes each, and comparing what.
+
+Parts are joined by `/`. Ids, uids and run ids contain none. Times are 20 digits of nanoseconds, so
+that keys sort by time. Shards are three digits. Priorities sort highest first.
+"""
+
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from sexton_core.ids import RunId
+from sexton_core.instants import Instant
+from sexton_core.policy.state import Handle
+from sexton_core.runs.policy import MAX_PRIORITY
+
+JOBS: Final = b"jobs/"
+VERSIONS: Final = b"versions/"
+STATE: Final = b"state/"
+TIMERS: Final = b"timers/"
+DECISIONS: Final = b"decisions/"
+BUFFERED: Final = b"buffered/"
+DELETED: Final = b"deleted/"
+ACTIVE: Final = b"active/"
+RUNNING: Final = b"running/"
+RUNS: Final = b"runs/"
+ENDED: Final = b"ended/"
+DEAD: Final = b"dead/"
+SESSIONS: Final = b"sessions/"
+REQUESTS: Final = b"requests/"
+
+MAX_SHARDS: Final = 1_000
+_TIME_DIGITS: Final = 20
+
+
+class HandleKey(NamedTuple):
+    """What a handle's key says."""
+
+    shard: int
+    queue: str
+    priority: int
+    not_before: Instant
+    uid: str
+    run_id: RunId
+
+
+class TimerKey(NamedTuple):
+    """What a timer's key says."""
+
+    shard: int
+    due: Instant
+    uid: str
+
+
+def shard_of(name: str, shards: int) -> int:
+    """Returns the shard of a job's uid or a queue's name; the same on every machine, for ever."""
+    assert 1 <= shards <= MAX_SHARDS, "the cluster record bounds the number of shards"
+    digest = blake2b(name.encode(), digest_size=8, person=b"sexton-shard")
+    return int.from_bytes(digest.digest()) % shards
+
+
+def job_key(namespace: str, job: str) -> bytes:
+    """Returns the key of a job's current definition."""
+    return b"jobs/%s/%s" % (namespace.encode(), job.encode())
+
+
+def parse_job_key(key: bytes) -> tuple[str, str]:
+    """Returns namespace and name."""
+    _, namespace, job = key.decode().split("/")
+    return namespace, job
+
+
+def namespace_prefix(namespace: str) -> bytes:
+    """Returns what the keys of a namespace's definitions start with."""
+    return b"jobs/%s/" % namespace.encode()
+
+
+def version_key(uid: str, version: int) -> bytes:
+    """Returns the key of a definition that ruled before."""
+    return b"versions/%s/%010d" % (uid.encode(), version)
+
+
+def versions_prefix(uid: str) -> bytes:
+    """Returns what the keys of a job's former definitions start with, oldest first."""
+    return b"versions/%s/" % uid.encode()
+
+
+def state_key(shard: int, uid: str) -> bytes:
+    """Returns the key of a job's state."""
+    return b"state/%03d/%s" % (shard, uid.encode())
+
+
+def state_prefix(shard: int) -> bytes:
+    """Returns what the keys of a coordinator shard's states start with."""
+    return b"state/%03d/" % shard
+
+
+def timer_key(shard: int, due: Instant, uid: str) -> bytes:
+    """Returns the key of a job's timer."""
+    return b"timers/%03d/%s/%s" % (shard, _time(due), uid.encode())
+
+
+def timers_prefix(shard: int) -> bytes:
+    """Returns what the keys of a coordinator shard's timers start with, earliest first."""
+    return b"timers/%03d/" % shard
+
+
+def timers_until(shard: int, due: Instant) -> bytes:
+    """Returns the end (exclusive) of the range of timers that are due up to and including `due`."""
+    return b"timers/%03d/%s" % (shard, _time(due + 1))
+
+
+def parse_timer_key(key: bytes) -> TimerKey:
+    """Returns what a timer's key says."""
+    _, shard, due, uid = key.decode().split("/")
+    return TimerKey(int(shard), int(due), uid)
+
+
+def decision_key(uid: str, last: Instant, first: Instant) -> bytes:
+    """Returns the key of a decided range: found by seeking the first key that ends at or after t.
+
+    Ranges of scheduled times are disjoint, so their last times are unique. `first` tells apart a
+    start from the buffer that is no nominal time of the schedule.
+    """
+    return b"decisions/%s/%s/%s" % (uid.encode(), _time(last), _time(first))
+
+
+def decisions_prefix(uid: str) -> bytes:
+    """Returns what the keys of a job's decided ranges start with, in order of their last time."""
+    return b"decisions/%s/" % uid.encode()
+
+
+def decisions_from(uid: str, instant: Instant) -> bytes:
+    """Returns the start of the range of decisions that end at or after an instant."""
+    return b"decisions/%s/%s" % (uid.encode(), _time(instant))
+
+
+def buffered_key(shard: int, uid: str, buffered_at: Instant, run_id: RunId) -> bytes:
+    """Returns the key of a start that waits; keys of a job sort in the order of waiting."""
+    return b"buffered/%03d/%s/%s/%s" % (shard, uid.encode(), _time(buffered_at), run_id.encode())
+
+
+def buffered_prefix(shard: int, uid: str | None = None) -> bytes:
+    """Returns what the keys of the waiting starts of a shard, or of one job, start with."""
+    if uid is None:
+        return b"buffered/%03d/" % shard
+    return b"buffered/%03d/%s/" % (shard, uid.encode())
+
+
+def parse_buffered_key(key: bytes) -> tuple[str, RunId]:
+    """Returns the job's uid and the run's id."""
+    _, _, uid, _, run_id = key.decode().split("/")
+    return uid, run_id
+
+
+def deleted_key(shard: int, uid: str) -> bytes:
+    """Returns the key of what remains of a deleted job."""
+    return b"deleted/%03d/%s" % (shard, uid.encode())
+
+
+def deleted_prefix(shard: int) -> bytes:
+    """Returns what the keys of a shard's deleted jobs start with."""
+    return b"deleted/%03d/" % shard
+
+
+def handle_key(shard: int, uid: str, handle: Handle) -> bytes:
+    """Returns the key of a run in flight: its record, and its place in line."""
+    return b"active/%03d/%s/%03d/%s/%s/%s" % (
+        shard,
+        handle.queue.encode(),
+        MAX_PRIORITY - handle.priority,
+        _time(handle.not_before),
+        uid.encode(),
+        handle.run_id.encode(),
+    )
+
+
+def parse_handle_key(key: bytes) -> HandleKey:
+    """Returns what a handle's key says."""
+    _, shard, queue, priority, not_before, uid, run_id = key.decode().split("/")
+    return HandleKey(int(shard), queue, MAX_PRIORITY - int(priority), int(not_before), uid, run_id)
+
+
+def active_prefix(shard: int, queue: str | None = None, priority: int | None = None) -> bytes:
+    """Returns what the keys of a shard's line start with: all, one queue's, one priority's."""
+    if queue is None:
+        return b"active/%03d/" % shard
+    if priority is None:
+        return b"active/%03d/%s/" % (shard, queue.encode())
+    return b"active/%03d/%s/%03d/" % (shard, queue.encode(), MAX_PRIORITY - priority)
+
+
+def running_key(handle: bytes) -> bytes:
+    """Returns the key that says that a handle is assigned; its value is empty."""
+    return RUNNING + handle[len(ACTIVE) :]
+
+
+def running_prefix(shard: int) -> bytes:
+    """Returns what the keys of a shard's assigned runs start with."""
+    return b"running/%03d/" % shard
+
+
+def handle_of_running(key: bytes) -> bytes:
+    """Returns the handle of an assigned run."""
+    return ACTIVE + key[len(RUNNING) :]
+
+
+def run_key(namespace: str, job: str, uid: str, run_id: RunId) -> bytes:
+    """Returns the key of a run that has ended."""
+    return b"runs/%s/%s/%s/%s" % (
+        namespace.encode(),
+        job.encode(),
+        uid.encode(),
+        run_id.encode(),
+    )
+
+
+def runs_prefix(namespace: str, job: str) -> bytes:
+    """Returns what the keys of a job's ended runs start with, all incarnations."""
+    return b"runs/%s/%s/" % (namespace.encode(), job.encode())
+
+
+def ended_key(shard: int, end: Instant, uid: str, run_id: RunId) -> bytes:
+    """Returns the key by which an ended run is found by time; `shard` is its job's."""
+    return b"ended/%03d/%s/%s/%s" % (shard, _time(end), uid.encode(), run_id.encode())
+
+
+def ended_prefix(shard: int) -> bytes:
+    """Returns what the keys of a shard's ended runs start with, oldest first."""
+    return b"ended/%03d/" % shard
+
+
+def parse_ended_key(key: bytes) -> tuple[Instant, str, RunId]:
+    """Returns the time, the job's uid and the run's id; for dead letters too."""
+    _, _, end, uid, run_id = key.decode().split("/")
+    return int(end), uid, run_id
+
+
+def dead_key(shard: int, end: Instant, uid: str, run_id: RunId) -> bytes:
+    """Returns the key of a dead letter; `shard` is its queue's."""
+    return b"dead/%03d/%s/%s/%s" % (shard, _time(end), uid.encode(), run_id.encode())
+
+
+def dead_prefix(shard: int) -> bytes:
+    """Returns what the keys of a shard's dead letters start with, oldest first."""
+    return b"dead/%03d/" % shard
+
+
+def session_key(shard: int, session: str) -> bytes:
+    """Returns the key of a worker's session."""
+    return b"sessions/%03d/%s" % (shard, session.encode())
+
+
+def sessions_prefix(shard: int) -> bytes:
+    """Returns what the keys of a queue shard's sessions start with."""
+    return b"sessions/%03d/" % shard
+
+
+def request_key(shard: int, namespace: str, method: str, request_id: str) -> bytes:
+    """Returns the key that says that a request has had its effect."""
+    digest = blake2b(
+        f"{namespace}\0{method}\0{request_id}".encode(), digest_size=20, person=b"sexton-request"
+    )
+    return b"requests/%03d/%s" % (shard, digest.hexdigest().encode())
+
+
+def requests_prefix(shard: int) -> bytes:
+    """Returns what the keys of a coordinator shard's requests start with."""
+    return b"requests/%03d/" % shard
+
+
+def coordinator_lease(shard: int) -> str:
+    """Returns the name of the lease for which coordinators compete."""
+    return f"coordinator/{shard:03}"
+
+
+def queue_lease(shard: int) -> str:
+    """Returns the name of the lease for which queue replicas compete."""
+    return f"queue/{shard:03}"
+
+
+def _time(instant: Instant) -> bytes:
+    return b"%020d" % instant
