@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from sexton_runtime.kv.engine import Engine
+from sexton_runtime.kv.status import ClockReading
 from sexton_runtime.kv.types import Limits
 from sexton_store.disk import DiskUsage
 
@@ -33,23 +33,6 @@ LIMITS = Limits(
     max_leases_per_renew=1_000,
 )
 """The embedded engine's bounds."""
-
-
-class ClockState(IntEnum):
-    """How mesh time stands to the store's wall clock."""
-
-    STEADY = 1  # within one second of it, slewed
-    DISPUTED = 2  # it is elsewhere and nobody has said that it is right: time goes on steadily
-    FOLLOWING = 3  # an accepted one lies behind: half speed until it is reached
-
-
-class ClockReading(NamedTuple):
-    """Mesh time and the store's wall clock at one moment (ns); `dispute` 0: never one."""
-
-    mesh_time_ns: int
-    wall_time_ns: int
-    state: ClockState
-    dispute: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

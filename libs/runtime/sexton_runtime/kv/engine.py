@@ -24,6 +24,14 @@ from sexton_runtime.kv.types import (
 )
 
 
+class Watching(AsyncIterator[WatchBatch], Protocol):
+    """An open watch. Whoever opened it closes it."""
+
+    async def aclose(self) -> None:
+        """Ends it; idempotent. A following `__anext__` raises `StopAsyncIteration`."""
+        ...
+
+
 class Engine(Protocol):
     """Ordered keys, atomic transactions, watches and leases under one global revision.
 
@@ -67,12 +75,12 @@ class Engine(Protocol):
 
     def watch(
         self, prefix: bytes, start_revision: int = 0, *, keys_only: bool = False
-    ) -> AsyncIterator[WatchBatch]:
+    ) -> Watching:
         """Follows the changes below `prefix` from a revision on (0: the next).
 
         The first batch comes at once and carries the progress; batches are gapless, in order
-        and atomic per revision. Raises `Compacted`, `FutureRevision` or `SlowWatcher`.
-        The iterator must be closed (`aclose`) by whoever opened it.
+        and atomic per revision. Whatever is wrong is raised by `__anext__`: `Compacted`,
+        `FutureRevision`, `SlowWatcher`, `Overloaded`, `InvalidArgument`, `Unavailable`.
         """
         ...
 

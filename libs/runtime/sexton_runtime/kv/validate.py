@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sexton.errors import InvalidArgument, TooLarge
+
 from sexton_runtime.kv.types import (
     LEASE_PREFIX,
     Compare,
@@ -158,7 +159,7 @@ def check_lease_prefix(prefix: str) -> None:
 
 
 def check_acquire(
-    name: str, holder: str, ttl_ms: int, value: bytes, replaces: int, limits: Limits
+    name: str, holder: str, ttl_ms: int, *, value: bytes, replaces: int, limits: Limits
 ) -> None:
     """Checks an AcquireLease."""
     check_lease_name(name)

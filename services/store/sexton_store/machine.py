@@ -1,0 +1,157 @@
+"""Evaluates transactions: pure, one after the other, against a snapshot and what came before.
+
+A `Step` gathers what one durable write will make true. Each transaction sees the snapshot and the
+effects of those before it in the same step; one that writes takes the next revision, one that does
+not takes none. Nothing here waits, publishes or touches the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum, auto
+
+from sexton_runtime.kv.types import (
+    Compare,
+    Event,
+    EventKind,
+    KeyValue,
+    Op,
+    Outcome,
+    Put,
+    RevisionEvents,
+    Target,
+    Txn,
+    TxnResult,
+)
+from sexton_store.disk import Record, View
+from sexton_store.history import Change, Commit
+
+_ABSENT = (0, 0, 0)
+
+
+class Space(Enum):
+    """What may be written in a step."""
+
+    AMPLE = auto()  # everything
+    RESERVE = auto()  # what settles or frees
+    NONE = auto()  # nothing
+
+
+class Step:
+    """The effects of the transactions evaluated so far, on top of a snapshot."""
+
+    def __init__(
+        self,
+        view: View,
+        *,
+        revision: int,
+        mesh_ns: int,
+        space: Space = Space.AMPLE,
+        with_history: bool = False,
+    ) -> None:
+        self.revision = revision
+        self.mesh_ns = mesh_ns
+        self.events: list[RevisionEvents] = []
+        self.commits: list[Commit] = []
+        self.needs_space = False
+        """Whether something was written that may not use the reserve."""
+        self._view = view
+        self._space = space
+        self._with_history = with_history
+        self._overlay: dict[bytes, Record | None] = {}
+
+    def evaluate(self, txn: Txn) -> TxnResult:
+        """Evaluates one transaction.
+
+        Raises `DamagedError` where a record that it must look at is damaged; the step is then
+        unusable and is to be evaluated anew without this transaction.
+        """
+        if self.mesh_ns < txn.not_before_ns:
+            return TxnResult(Outcome.TOO_EARLY, self.revision)
+        if txn.not_after_ns and self.mesh_ns > txn.not_after_ns:
+            return TxnResult(Outcome.TOO_LATE, self.revision)
+        for index, compare in enumerate(txn.compares):
+            if not self._holds(compare):
+                found = self.header(compare.key)[1]
+                if not self._apply(txn.orelse, (), use_reserve=txn.use_reserve):
+                    return TxnResult(Outcome.NO_SPACE, self.revision)
+                return TxnResult(Outcome.REFUSED, self.revision, index, found)
+        if not self._apply(txn.then, txn.compares, use_reserve=txn.use_reserve):
+            return TxnResult(Outcome.NO_SPACE, self.revision)
+        return TxnResult(Outcome.COMMITTED, self.revision)
+
+    def header(self, key: bytes) -> tuple[int, int, int]:
+        """Gives (create_revision, mod_revision, version) of a key; zeros where it is absent."""
+        if key in self._overlay:
+            record = self._overlay[key]
+            return _ABSENT if record is None else record[1:]
+        return self._view.header(key) or _ABSENT
+
+    def read(self, key: bytes) -> Record | None:
+        """Gives a key's record, None where it is absent."""
+        if key in self._overlay:
+            return self._overlay[key]
+        return self._view.get(key)
+
+    def writes(self) -> tuple[list[tuple[bytes, Record]], list[bytes]]:
+        """Gives the final records and the deletions of the whole step.
+
+        A key that did not exist before the step and does not after it is in neither.
+        """
+        puts: list[tuple[bytes, Record]] = []
+        deletes: list[bytes] = []
+        for key, record in self._overlay.items():
+            if record is not None:
+                puts.append((key, record))
+            elif self._view.header(key) is not None:
+                deletes.append(key)
+        return puts, deletes
+
+    def _holds(self, compare: Compare) -> bool:
+        key, target, operand = compare
+        if target is Target.VALUE:
+            record = self.read(key)
+            return record is not None and record.value == operand
+        create, mod, version = self.header(key)
+        if target is Target.MOD_REVISION:
+            return mod == operand
+        if target is Target.CREATE_REVISION:
+            return create == operand
+        if target is Target.EXISTS:
+            return (create != 0) == operand
+        return version == operand
+
+    def _apply(self, ops: Sequence[Op], held: tuple[Compare, ...], *, use_reserve: bool) -> bool:
+        """Writes under the next revision; False: there is no space, nothing was written."""
+        headers = [(op, self.header(op.key)) for op in ops]
+        effective = [pair for pair in headers if pair[0].__class__ is Put or pair[1][0]]
+        if not effective:
+            return True
+        if self._space is Space.NONE:
+            return False
+        if not use_reserve and any(op.__class__ is Put for op, _ in effective):
+            if self._space is not Space.AMPLE:
+                return False
+            self.needs_space = True
+        before = [self.read(op.key) for op, _ in effective] if self._with_history else None
+        self.revision = revision = self.revision + 1
+        events: list[Event] = []
+        overlay = self._overlay
+        for op, (create, _, version) in effective:
+            key = op.key
+            if isinstance(op, Put):
+                created = create or revision
+                overlay[key] = Record(op.value, created, revision, version + 1)
+                kv = KeyValue(key, op.value, created, revision, version + 1)
+                events.append(Event(EventKind.PUT, kv))
+            else:
+                overlay[key] = None
+                events.append(Event(EventKind.DELETE, KeyValue(key, b"", 0, revision, 0)))
+        self.events.append(RevisionEvents(revision, self.mesh_ns, tuple(events)))
+        if before is not None:
+            changes = tuple(
+                Change(op.key, record, overlay[op.key])
+                for (op, _), record in zip(effective, before, strict=True)
+            )
+            self.commits.append(Commit(revision, self.mesh_ns, held, changes))
+        return True
