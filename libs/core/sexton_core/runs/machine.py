@@ -1,0 +1,204 @@
+"""Moves a run from state to state: the guards that choose among the table's targets."""
+
+from dataclasses import dataclass, replace
+
+from sexton_core.errors import IllegalTransition
+from sexton_core.ids import RunId
+from sexton_core.instants import MAX_INSTANT, Instant
+from sexton_core.runs.policy import RunPolicy
+from sexton_core.runs.retry import backoff
+from sexton_core.runs.table import ENDED, TRANSITIONS, states_for
+from sexton_core.words import Delivery, RunEvent, RunState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What a queue's owner knows about a run, and the rules look at.
+
+    The token is that of the live attempt, or of the last one where the run has ended; 0 where no
+    attempt is live. It is a store revision and thus known only after the commit that assigns.
+    """
+
+    run_id: RunId
+    policy: RunPolicy
+    created_at: Instant
+    due: Instant
+    """From here `start_within` counts."""
+    not_before: Instant
+    state: RunState = RunState.WAITING
+    attempts: int = 0
+    """Deliveries so far: the number of the live or last attempt."""
+    failures: int = 0
+    token: int = 0
+    session: str = ""
+    started: bool = False
+    """The live attempt is known to have begun."""
+    ever_started: bool = False
+    """Some attempt has begun, or may have."""
+    completed: bool = False
+    """It ended by an accepted completion, not by its owner's judgement."""
+    deadline_passed: bool = False
+    """It is being terminated because of its deadline."""
+    ended_at: Instant | None = None
+
+    @property
+    def expires_at(self) -> Instant | None:
+        """Returns when the run ends as EXPIRED if nothing has started; None: never."""
+        within = self.policy.start_within_ns
+        if within is None or self.ever_started:
+            return None
+        return min(self.due + within, MAX_INSTANT)
+
+    @property
+    def deadline_at(self) -> Instant | None:
+        """Returns when the whole run must have ended; None: no bound."""
+        deadline_ns = self.policy.deadline_ns
+        return None if deadline_ns is None else min(self.created_at + deadline_ns, MAX_INSTANT)
+
+    @property
+    def ended(self) -> bool:
+        """Tells whether the run is over for ever."""
+        return self.state in ENDED
+
+
+def assign(run: Run, session: str, now: Instant) -> Run:
+    """Gives the next attempt to a session. The token becomes known with the commit.
+
+    Raises:
+        IllegalTransition: the run is not in line, or not yet: `now` is before its not-before.
+
+    """
+    _check(run, RunEvent.ASSIGN)
+    if now < run.not_before:
+        raise IllegalTransition(
+            f"run {run.run_id}", RunEvent.ASSIGN, "waiting for its not-before", "that has passed"
+        )
+    return replace(
+        run,
+        state=RunState.RUNNING,
+        attempts=run.attempts + 1,
+        session=session,
+        token=0,
+        started=False,
+    )
+
+
+def assigned(run: Run, token: int) -> Run:
+    """Notes the revision of the commit that made the run RUNNING."""
+    assert run.state is RunState.RUNNING, "a token belongs to an assignment"
+    assert run.token == 0, "an attempt has one token"
+    assert token > 0, "a token is a store revision"
+    return replace(run, token=token)
+
+
+def apply(run: Run, event: RunEvent, now: Instant) -> Run:
+    """Returns the run after an event other than ASSIGN.
+
+    The caller has checked the token of what a worker reports (`completion`).
+
+    Args:
+        run: as it stands.
+        event: what happened.
+        now: mesh time.
+
+    Raises:
+        IllegalTransition: the pair is not in the table, or a timer's time has not come.
+
+    """
+    assert event is not RunEvent.ASSIGN, "an assignment needs a session: use assign()"
+    targets = _check(run, event)
+    if event is RunEvent.START:
+        return run if run.started else replace(run, started=True, ever_started=True)
+    if event in (RunEvent.EXPIRE, RunEvent.DEADLINE):
+        _check_timer(run, event, now)
+    target = targets[0] if len(targets) == 1 else _choose(run, event, now)
+    assert target in targets, "the table is the rule"
+    if target in ENDED:
+        return _end(run, event, target, now)
+    if target is RunState.RETRYING or target is RunState.WAITING:
+        return _line_up(run, event, target, now)
+    if target is run.state:
+        return run
+    return replace(run, state=target, deadline_passed=event is RunEvent.DEADLINE)
+
+
+def _check(run: Run, event: RunEvent) -> tuple[RunState, ...]:
+    targets = TRANSITIONS.get((run.state, event))
+    if targets is None:
+        raise IllegalTransition(
+            f"run {run.run_id}", event, run.state, f"it is {' or '.join(states_for(event))}"
+        )
+    return targets
+
+
+def _check_timer(run: Run, event: RunEvent, now: Instant) -> None:
+    timer = run.expires_at if event is RunEvent.EXPIRE else run.deadline_at
+    if timer is None or now < timer:
+        raise IllegalTransition(f"run {run.run_id}", event, "within its time", "that has passed")
+
+
+def _choose(run: Run, event: RunEvent, now: Instant) -> RunState:
+    """Chooses among several targets; every rule about retries and losses is here."""
+    if run.state is RunState.TERMINATING:
+        return RunState.TIMED_OUT if run.deadline_passed else RunState.TERMINATED
+    if event is RunEvent.GIVE_BACK:
+        return _back(run)
+    if event is RunEvent.LOSE:
+        if run.policy.delivery is Delivery.AT_MOST_ONCE:
+            return RunState.LOST
+        if not run.started:
+            return _back(run)
+    over = RunState.TIMED_OUT if event is RunEvent.TIME_OUT else RunState.FAILED
+    failures = run.failures + 1
+    if failures >= run.policy.retries.max_attempts or run.attempts >= run.policy.max_deliveries:
+        return over
+    deadline_at = run.deadline_at
+    if deadline_at is not None and _next_attempt(run, event, now) >= deadline_at:
+        return over
+    return RunState.RETRYING
+
+
+def _back(run: Run) -> RunState:
+    """Returns where a run goes whose attempt did not begin."""
+    if run.attempts >= run.policy.max_deliveries:
+        return RunState.FAILED
+    return RunState.RETRYING if run.ever_started else RunState.WAITING
+
+
+def _next_attempt(run: Run, event: RunEvent, now: Instant) -> Instant:
+    """Returns when a failed run may be assigned again.
+
+    A lost worker says nothing about the job: the next one begins at once.
+    """
+    if event in (RunEvent.LOSE, RunEvent.GIVE_BACK):
+        return now
+    return now + backoff(run.policy.retries, run.run_id, run.failures + 1)
+
+
+def _line_up(run: Run, event: RunEvent, target: RunState, now: Instant) -> Run:
+    unbegun = event is RunEvent.GIVE_BACK or (event is RunEvent.LOSE and not run.started)
+    return replace(
+        run,
+        state=target,
+        failures=run.failures if unbegun else run.failures + 1,
+        not_before=_next_attempt(run, event, now),
+        token=0,
+        session="",
+        started=False,
+    )
+
+
+_FAILURES = frozenset({RunEvent.FAIL, RunEvent.TIME_OUT})
+_COMPLETIONS = _FAILURES | {RunEvent.SUCCEED, RunEvent.STOP}
+
+
+def _end(run: Run, event: RunEvent, target: RunState, now: Instant) -> Run:
+    lost_begun = event is RunEvent.LOSE and run.started
+    failed = event in _FAILURES or (event is RunEvent.STOP and target is RunState.FAILED)
+    return replace(
+        run,
+        state=target,
+        failures=run.failures + 1 if failed or lost_begun else run.failures,
+        completed=event in _COMPLETIONS,
+        ended_at=now,
+    )
