@@ -24,8 +24,16 @@ from sexton_runtime.kv.types import (
 )
 
 
-class Watching(AsyncIterator[WatchBatch], Protocol):
-    """An open watch. Whoever opened it closes it."""
+class Watching(Protocol):
+    """An open watch, an asynchronous iterator. Whoever opened it closes it."""
+
+    def __aiter__(self) -> AsyncIterator[WatchBatch]:
+        """Gives itself."""
+        ...
+
+    async def __anext__(self) -> WatchBatch:
+        """Waits for the next batch."""
+        ...
 
     async def aclose(self) -> None:
         """Ends it; idempotent. A following `__anext__` raises `StopAsyncIteration`."""
