@@ -24,6 +24,13 @@ READERS_FILE = "lock.mdb"
 LOCK_FILE = "store.lock"
 RESERVE_FILE = "reserve"
 
+RECORDS = b"records"
+"""The named database of all records, by key."""
+
+CLUSTER = b"cluster"
+CLUSTER_KEY = b"record"
+"""The named database that holds the cluster record alone, and its key there."""
+
 FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """What the kernel says when there is no room: disk, quota, and limit of a file's size."""
 

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from sexton_runtime.kv.types import Compare, Target
-
 from sexton_store.disk import Record
 
 DEFAULT_FILE_BYTES = 64 * 1024 * 1024
