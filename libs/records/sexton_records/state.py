@@ -1,0 +1,169 @@
+"""Between a job's state in the core and its records: state, decisions, buffered starts.
+
+Enums of the core and of the wire are joined by one table per pair, so that a new word fails here
+and not in the store.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from sexton.internal.v1 import records_pb2 as pb
+from sexton.v1 import job_pb2, run_pb2
+from sexton_core.instants import Instant
+from sexton_core.policy.state import (
+    Buffered,
+    Counters,
+    DecisionRange,
+    Handle,
+    JobState,
+    Rule,
+)
+from sexton_core.words import Ask, Decision, Origin, Overlap, Reason
+
+ORIGINS: Final[dict[Origin, run_pb2.RunOrigin.ValueType]] = {
+    Origin.SCHEDULE: run_pb2.RUN_ORIGIN_SCHEDULE,
+    Origin.MANUAL: run_pb2.RUN_ORIGIN_MANUAL,
+    Origin.BACKFILL: run_pb2.RUN_ORIGIN_BACKFILL,
+}
+OVERLAPS: Final[dict[Overlap, job_pb2.OverlapPolicy.ValueType]] = {
+    Overlap.SKIP: job_pb2.OVERLAP_POLICY_SKIP,
+    Overlap.BUFFER_ONE: job_pb2.OVERLAP_POLICY_BUFFER_ONE,
+    Overlap.BUFFER_ALL: job_pb2.OVERLAP_POLICY_BUFFER_ALL,
+    Overlap.CANCEL_OTHER: job_pb2.OVERLAP_POLICY_CANCEL_OTHER,
+    Overlap.TERMINATE_OTHER: job_pb2.OVERLAP_POLICY_TERMINATE_OTHER,
+    Overlap.ALLOW_ALL: job_pb2.OVERLAP_POLICY_ALLOW_ALL,
+}
+DECISIONS: Final[dict[Decision, pb.DecisionKind.ValueType]] = {
+    Decision.SKIPPED: pb.DECISION_KIND_SKIPPED,
+    Decision.MISSED: pb.DECISION_KIND_MISSED,
+    Decision.DROPPED: pb.DECISION_KIND_DROPPED,
+    Decision.EXCLUDED: pb.DECISION_KIND_EXCLUDED,
+}
+ASKS: Final[dict[Ask, pb.Ask.ValueType]] = {
+    Ask.NOTHING: pb.ASK_UNSPECIFIED,
+    Ask.CANCEL: pb.ASK_CANCEL,
+    Ask.TERMINATE: pb.ASK_TERMINATE,
+}
+ORIGIN_OF: Final = {value: word for word, value in ORIGINS.items()}
+OVERLAP_OF: Final = {value: word for word, value in OVERLAPS.items()}
+DECISION_OF: Final = {value: word for word, value in DECISIONS.items()}
+ASK_OF: Final = {value: word for word, value in ASKS.items()}
+
+
+def encode_state(namespace: str, job: str, state: JobState, timer: Instant | None) -> bytes:
+    """Returns the record of a state whose timer is due at `timer` (None: there is none).
+
+    The waiting starts are records of their own and not part of it.
+    """
+    return pb.StateRecord(
+        namespace=namespace,
+        job=job,
+        cursor_ns=state.cursor,
+        armed_ns=state.armed,
+        rules=[pb.RuleRecord(after_ns=rule.after, version=rule.version) for rule in state.rules],
+        live=[handle_name(handle) for handle in state.live],
+        counters=pb.CountersRecord(**state.counters._asdict()),
+        paused_at_ns=state.paused_at,
+        resumed_ns=state.resumed,
+        timer_ns=timer,
+    ).SerializeToString()
+
+
+def decode_state(record: pb.StateRecord, buffered: Sequence[Buffered]) -> JobState:
+    """Returns the state, with its waiting starts in the order of their keys."""
+    counters = record.counters
+    return JobState(
+        cursor=record.cursor_ns,
+        armed=record.armed_ns if record.HasField("armed_ns") else None,
+        rules=tuple(Rule(rule.after_ns, rule.version) for rule in record.rules),
+        live=tuple(handle_of(name) for name in record.live),
+        buffered=tuple(buffered),
+        counters=Counters(
+            counters.fired,
+            counters.skipped,
+            counters.missed,
+            counters.dropped,
+            counters.excluded,
+        ),
+        paused_at=record.paused_at_ns if record.HasField("paused_at_ns") else None,
+        resumed=record.resumed_ns if record.HasField("resumed_ns") else None,
+    )
+
+
+def handle_name(handle: Handle) -> pb.HandleName:
+    """Returns a handle as records name it."""
+    return pb.HandleName(
+        run_id=handle.run_id,
+        queue=handle.queue,
+        priority=handle.priority,
+        not_before_ns=handle.not_before,
+    )
+
+
+def handle_of(name: pb.HandleName) -> Handle:
+    """Returns the handle that a record names."""
+    return Handle(name.run_id, name.queue, name.priority, name.not_before_ns)
+
+
+def encode_decision(decision: DecisionRange) -> bytes:
+    """Returns the record of a decided range."""
+    return pb.DecisionRecord(
+        kind=DECISIONS[decision.decision],
+        reason=decision.reason.value,
+        first_ns=decision.first,
+        last_ns=decision.last,
+        times=decision.times,
+        counted_all=decision.counted_all,
+        version=decision.version,
+        decide_time_ns=decision.decided_at,
+        blocked_by=decision.blocked_by or "",
+        run_id=decision.run_id or "",
+        origin=ORIGINS[decision.origin],
+    ).SerializeToString()
+
+
+def decode_decision(record: pb.DecisionRecord) -> DecisionRange:
+    """Returns the decided range."""
+    return DecisionRange(
+        DECISION_OF[record.kind],
+        Reason(record.reason),
+        record.first_ns,
+        record.last_ns,
+        record.times,
+        record.counted_all,
+        record.version,
+        record.decide_time_ns,
+        record.blocked_by or None,
+        record.run_id or None,
+        ORIGIN_OF[record.origin],
+    )
+
+
+def encode_buffered(start: Buffered) -> bytes:
+    """Returns the record of a start that waits."""
+    return pb.BufferedRecord(
+        run_id=start.run_id,
+        origin=ORIGINS[start.origin],
+        nominal_ns=start.nominal,
+        due_ns=start.due,
+        version=start.version,
+        overlap=OVERLAPS[start.overlap],
+        ask=ASKS[start.ask],
+        waits_for=start.waits_for,
+        buffered_at_ns=start.buffered_at,
+    ).SerializeToString()
+
+
+def decode_buffered(record: pb.BufferedRecord) -> Buffered:
+    """Returns the start that waits."""
+    return Buffered(
+        record.run_id,
+        ORIGIN_OF[record.origin],
+        record.nominal_ns,
+        record.due_ns,
+        record.version,
+        OVERLAP_OF[record.overlap],
+        ASK_OF[record.ask],
+        record.waits_for,
+        record.buffered_at_ns,
+    )

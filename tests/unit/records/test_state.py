@@ -1,0 +1,87 @@
+"""Every record gives back what went in."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sexton.internal.v1 import records_pb2 as pb
+from sexton_core.policy.state import (
+    Buffered,
+    Counters,
+    DecisionRange,
+    Handle,
+    JobState,
+    Rule,
+)
+from sexton_core.words import Ask, Decision, Origin, Overlap, Reason
+from sexton_records import state as codec
+
+INSTANTS = st.integers(0, 253_402_300_799 * 10**9)
+MAYBE = st.none() | INSTANTS
+RUNS = st.sampled_from(["t20261129T030000Z-abcdefgh", "m20261129T030000Z-abcdefghijklmnop"])
+HANDLES = st.builds(Handle, RUNS, st.just("default"), st.integers(-100, 100), INSTANTS)
+BUFFERED = st.builds(
+    Buffered,
+    RUNS,
+    st.sampled_from(Origin),
+    INSTANTS,
+    INSTANTS,
+    st.integers(1, 99),
+    st.sampled_from(Overlap),
+    st.sampled_from(Ask),
+    RUNS,
+    INSTANTS,
+)
+STATES = st.builds(
+    JobState,
+    cursor=INSTANTS,
+    armed=MAYBE,
+    rules=st.lists(st.builds(Rule, INSTANTS, st.integers(1, 99)), max_size=3).map(tuple),
+    live=st.lists(HANDLES, max_size=3).map(tuple),
+    counters=st.builds(Counters, *[st.integers(0, 2**40)] * 5),
+    paused_at=MAYBE,
+    resumed=MAYBE,
+)
+
+
+@given(STATES, st.lists(BUFFERED, max_size=3).map(tuple), MAYBE)
+def test_a_state_survives_the_store(
+    state: JobState, waiting: tuple[Buffered, ...], timer: int | None
+) -> None:
+    record = pb.StateRecord.FromString(codec.encode_state("default", "nightly", state, timer))
+    assert (record.namespace, record.job) == ("default", "nightly")
+    assert (record.timer_ns if record.HasField("timer_ns") else None) == timer
+    assert codec.decode_state(record, waiting) == state._replace(buffered=waiting)
+
+
+@given(BUFFERED)
+def test_a_waiting_start_survives_the_store(start: Buffered) -> None:
+    record = pb.BufferedRecord.FromString(codec.encode_buffered(start))
+    assert codec.decode_buffered(record) == start
+
+
+@given(
+    st.builds(
+        DecisionRange,
+        st.sampled_from(sorted(codec.DECISIONS)),
+        st.sampled_from(Reason),
+        INSTANTS,
+        INSTANTS,
+        st.integers(1, 2**40),
+        st.booleans(),
+        st.integers(1, 99),
+        INSTANTS,
+        st.none() | RUNS,
+        st.none() | RUNS,
+        st.sampled_from(Origin),
+    )
+)
+def test_a_decision_survives_the_store(decision: DecisionRange) -> None:
+    record = pb.DecisionRecord.FromString(codec.encode_decision(decision))
+    assert codec.decode_decision(record) == decision
+
+
+def test_every_word_of_the_vocabulary_has_its_value_on_the_wire() -> None:
+    assert set(codec.ORIGINS) == set(Origin)
+    assert set(codec.OVERLAPS) == set(Overlap)
+    assert set(codec.ASKS) == set(Ask)
+    assert set(codec.DECISIONS) == set(Decision) - {Decision.FIRED, Decision.BUFFERED}
