@@ -61,34 +61,33 @@ class Plan:
             due = timeline.due(nominal)
             if due > now:
                 return
-            excluded = self._excluded_before(nominal)
             definition = timeline.stretch(nominal).definition
             resumed = nominal == self._resumed
             if resumed or now - due <= definition.catch_up.late_after_ns:
-                self._move(nominal)
                 reason = Reason.ON_TIME if now - due <= _ON_TIME_NS else Reason.LATE
                 if resumed:
                     reason = Reason.RESUMED
-                yield (*excluded, Start(nominal, due, definition, reason))
+                yield self._next((Start(nominal, due, definition, reason),))
             else:
                 last = self._last_missed(nominal)
                 for unit in self._missed(nominal, last, definition):
-                    self._move(_end(unit[-1]))
-                    yield (*excluded, *unit)
-                    excluded = ()
+                    yield self._next(unit)
 
-    def _move(self, nominal: Instant) -> None:
-        self._cursor = nominal
-        self.upcoming = self._timeline.next_after(nominal)
-
-    def _excluded_before(self, nominal: Instant) -> Unit:
-        between = self._timeline.excluded_between(self._cursor, nominal)
-        if between is None:
-            return ()
-        return tuple(
-            Pass(first, last, definition, Decision.EXCLUDED, Reason.CALENDAR)
-            for first, last, definition in self._timeline.split(*between, unfiltered=True)
-        )
+    def _next(self, unit: Unit) -> Unit:
+        """Moves on over a unit, and puts what calendars take away before and between its steps."""
+        steps: list[Step] = []
+        for step in unit:
+            first = step.nominal if isinstance(step, Start) else step.first
+            between = self._timeline.excluded_between(self._cursor, first)
+            if between is not None:
+                steps += [
+                    Pass(*piece, Decision.EXCLUDED, Reason.CALENDAR)
+                    for piece in self._timeline.split(*between, unfiltered=True)
+                ]
+            steps.append(step)
+            self._cursor = step.nominal if isinstance(step, Start) else step.last
+        self.upcoming = self._timeline.next_after(self._cursor)
+        return tuple(steps)
 
     def _last_missed(self, first: Instant) -> Instant:
         """Returns the last missed time of the stretch in which `first` was missed."""
@@ -189,7 +188,3 @@ class Plan:
 
 def _missed(first: Instant, last: Instant, definition: Definition, reason: Reason) -> Pass:
     return Pass(first, last, definition, Decision.MISSED, reason)
-
-
-def _end(step: Step) -> Instant:
-    return step.nominal if isinstance(step, Start) else step.last
