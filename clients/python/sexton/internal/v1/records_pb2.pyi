@@ -973,3 +973,33 @@ class RequestRecord(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RequestRecord: _TypeAlias = RequestRecord  # noqa: Y015
+
+@_typing.final
+class MemberRecord(_message.Message):
+    """MemberRecord is the value of a lease: who holds it, and where it is reached."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    SOFTWARE_VERSION_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """Random per process start."""
+    address: _builtins.str
+    """`host:port`."""
+    software_version: _builtins.str
+    """Its software's version."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        address: _builtins.str = ...,
+        software_version: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "id", b"id", "software_version", b"software_version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MemberRecord: _TypeAlias = MemberRecord  # noqa: Y015
