@@ -82,7 +82,9 @@ class Lifecycle:
                 raise
         self.started.set()
 
-    async def run(self, *, signals: bool = True) -> ExitCode:
+    async def run(
+        self, *, signals: bool = True, on_started: Callable[[], object] | None = None
+    ) -> ExitCode:
         """Starts, waits until there is a reason to stop, stops, and gives the exit code.
 
         With `signals`, SIGTERM and SIGINT are such reasons; a second one ends the process at once.
@@ -91,6 +93,8 @@ class Lifecycle:
             self._listen_to_signals()
         await self.start()
         _log.info("The service has started.", action="start", service=self._name)
+        if on_started is not None:
+            on_started()
         watching = [asyncio.create_task(self._wait_for(*entry)) for entry in self._conditions]
         try:
             await self._stop_requested.wait()
