@@ -8,7 +8,7 @@ write: after `OutcomeUnknown` the caller compares and reads (`unknown.py`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -26,6 +26,7 @@ from sexton.internal.v1.store_pb2_grpc import StoreServiceStub
 from sexton_runtime.clock import Clock
 from sexton_runtime.kv import _wire
 from sexton_runtime.kv._backoff import Backoff
+from sexton_runtime.kv._watching import ClientWatch
 from sexton_runtime.kv.committer import Committer
 from sexton_runtime.kv.config import StoreClientConfig
 from sexton_runtime.kv.mesh_time import MeshTime
@@ -41,7 +42,6 @@ from sexton_runtime.kv.types import (
     Snapshot,
     Txn,
     TxnResult,
-    WatchBatch,
 )
 from sexton_runtime.kv.validate import (
     check_acquire,
@@ -239,33 +239,27 @@ class StoreClient:
             response.mesh_time_ns,
         )
 
-    async def watch(
+    def watch(
         self, prefix: bytes, start_revision: int = 0, *, keys_only: bool = False
-    ) -> AsyncIterator[WatchBatch]:
+    ) -> ClientWatch:
         """Follows the changes below `prefix`; ends only by raising. Close it (`aclose`).
 
         Raises `Unavailable` when the connection breaks or falls silent: watch again from the
         last progress + 1. `RelistingWatcher` does all of this.
         """
-        check_watch(prefix, start_revision, self.limits)
-        request = pb.WatchRequest(prefix=prefix, start_revision=start_revision, keys_only=keys_only)
-        self._known()
-        call: Any = self._stub.Watch(request)
-        try:
-            while True:
-                async with asyncio.timeout(self._config.watch_idle_s):
-                    response = await call.read()
-                if not isinstance(response, pb.WatchResponse):
-                    raise Unavailable("the store ended the watch")
-                self.mesh_time.observe_at_least(response.mesh_time_ns)
-                yield _wire.watch_batch_from_wire(response)
-        except TimeoutError:
-            raise Unavailable("the watch has fallen silent") from None
-        except SextonError as error:
-            self._note(error)
-            raise
-        finally:
-            call.cancel()
+
+        def open_call() -> Any:
+            check_watch(prefix, start_revision, self.limits)
+            return self._stub.Watch(
+                pb.WatchRequest(prefix=prefix, start_revision=start_revision, keys_only=keys_only)
+            )
+
+        return ClientWatch(
+            open_call,
+            idle_s=self._config.watch_idle_s,
+            mesh_time=self.mesh_time,
+            on_error=self._note,
+        )
 
     # Leases -----------------------------------------------------------------------------------
 

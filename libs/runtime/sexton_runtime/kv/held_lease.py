@@ -15,16 +15,16 @@ the store compares at the commit.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from enum import StrEnum
 from types import TracebackType
-from typing import Protocol, Self, cast
+from typing import Protocol, Self
 
 from sexton.errors import Fenced, SextonError, WrongIncarnation
 from sexton_runtime.clock import Clock
 from sexton_runtime.kv._backoff import Backoff
-from sexton_runtime.kv.engine import Engine
+from sexton_runtime.kv.engine import Engine, Watching
 from sexton_runtime.kv.types import (
     Compare,
     EventKind,
@@ -33,7 +33,6 @@ from sexton_runtime.kv.types import (
     Outcome,
     Txn,
     TxnResult,
-    WatchBatch,
     fence,
     lease_key,
 )
@@ -318,8 +317,10 @@ class LeaseKeeper:
         longest_s = (standing.remaining_ms + standing.ttl_ms) / 1000
         try:
             async with asyncio.timeout(longest_s):
-                async with aclosing(cast("AsyncGenerator[WatchBatch, None]", watch)) as batches:
-                    await anext(batches, None)  # the watch stands: nothing after this is missed
+                async with aclosing(watch) as batches:
+                    await anext(
+                        aiter(batches), None
+                    )  # the watch stands: nothing after this is missed
                     (kv,) = (await self.store.get([key], keys_only=True)).kvs
                     if kv.create_revision == standing.token:
                         await _deletion(batches, key)
@@ -385,7 +386,7 @@ class LeaseKeeper:
                     lease.end(LostBecause.REFUSED)
 
 
-async def _deletion(batches: AsyncGenerator[WatchBatch, None], key: bytes) -> None:
+async def _deletion(batches: Watching, key: bytes) -> None:
     """Returns once the key has been deleted."""
     async for batch in batches:
         for revision in batch.revisions:

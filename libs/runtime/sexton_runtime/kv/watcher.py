@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from sexton.errors import (
     Compacted,
@@ -33,7 +33,6 @@ from sexton_runtime.kv.types import (
     EventKind,
     KeyValue,
     Page,
-    WatchBatch,
     prefix_end,
 )
 from sexton_runtime.randomness import Randomness
@@ -168,7 +167,7 @@ class RelistingWatcher:
     async def _follow(self) -> AsyncGenerator[Update, None]:
         """Watches from where the telling has come to."""
         watch = self._engine.watch(self._prefix, self._told + 1, keys_only=self._keys_only)
-        async with aclosing(cast("AsyncGenerator[WatchBatch, None]", watch)) as batches:
+        async with aclosing(watch) as batches:
             async for batch in batches:
                 self._backoff.reset()
                 events = tuple(
