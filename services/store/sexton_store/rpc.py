@@ -9,7 +9,7 @@ Every bound is checked before anything is touched: those of the wire's shapes he
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Any
 
@@ -33,7 +33,7 @@ _WATCH_MESSAGE_BYTES = 2 * 1024 * 1024
 _EVENT_OVERHEAD_BYTES = 64
 _STOPPING = "the store is stopping; go on from the last revision that was seen, in a moment"
 
-Backups = Callable[[], AsyncIterator[pb.BackupResponse]]
+Backups = Callable[[], AsyncGenerator[pb.BackupResponse, None]]
 """Makes a copy and gives it piece by piece."""
 
 
@@ -220,7 +220,7 @@ class StoreServicer(store_pb2_grpc.StoreServiceServicer):
         """Streams a verified copy."""
         if self._backups is None:
             raise Unavailable("this store keeps nothing on a disk; there is nothing to copy")
-        async with aclosing(self._backups()) as pieces:  # type: ignore[type-var]
+        async with aclosing(self._backups()) as pieces:
             async for piece in pieces:
                 yield piece
 
