@@ -247,7 +247,7 @@ class SimLoop(RefusingLoop):
             return
         self._closed = True
         for process in [*self._processes.values(), self.system]:
-            process.crash()
+            process.abandon()
         self._ready.clear()
         self._timers.clear()
 

@@ -106,6 +106,11 @@ class Process:
         else:
             self._bury()
 
+    def abandon(self) -> None:
+        """Ends with its loop: nobody is told any more."""
+        self._on_death.clear()
+        self.crash()
+
     def adopt(self, task: SimTask[Any]) -> None:
         """Keeps a task until it is done, so that a crash finds it."""
         self._tasks[task] = None
