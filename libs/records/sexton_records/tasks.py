@@ -1,0 +1,137 @@
+"""What a task may be: checked before anything is written, and again by nobody.
+
+The core knows no tasks: what a run executes is between the client and the worker. This is the one
+place that says what is well formed.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Final, NoReturn
+from urllib.parse import urlsplit
+
+from sexton.v1 import job_pb2 as pb
+from sexton_core.errors import PolicyError
+from sexton_core.ids import check_name
+
+MAX_ARGS_BYTES: Final = 64 * 1024
+MAX_COMMAND_BYTES: Final = 32 * 1024
+MAX_BODY_BYTES: Final = 64 * 1024
+MAX_ENV: Final = 200
+MAX_ENV_BYTES: Final = 32 * 1024
+"""All variables or headers of a task together."""
+MAX_JSON_DEPTH: Final = 100
+METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
+_RESERVED: Final = re.compile(r"SEXTON_|TRACEPARENT$", re.IGNORECASE)
+
+
+def check_task(task: pb.Task) -> None:
+    """Checks a task.
+
+    Raises:
+        FieldError: it has no kind, or a field of its kind has a value that can't be used.
+    """
+    kind = task.WhichOneof("kind")
+    if kind == "python":
+        check_name("task.python", task.python.task)
+        if task.python.args_json:
+            check_json_object("task.args", task.python.args_json)
+    elif kind == "shell":
+        _check_text("task.shell", task.shell.command, MAX_COMMAND_BYTES)
+        if "\0" in task.shell.cwd:
+            raise PolicyError("task.cwd", task.shell.cwd, "a path without NUL")
+        _check_values("task.env", task.shell.env, _VARIABLE, "a name of letters, digits and _")
+    elif kind == "http":
+        _check_http(task.http)
+    else:
+        raise PolicyError("task", "nothing", "one of python, shell and http")
+
+
+def check_json_object(field: str, text: str) -> None:
+    """Checks a JSON object of bounded size and depth, with unique names and no NaN.
+
+    Raises:
+        PolicyError: it is something else.
+    """
+    if len(text.encode()) > MAX_ARGS_BYTES:
+        raise PolicyError(field, f"{len(text.encode()):,} bytes", f"at most {MAX_ARGS_BYTES:,}")
+    depth = deepest = 0
+    for character in text:
+        depth += (character in "[{") - (character in "]}")
+        deepest = max(deepest, depth)
+    if deepest > MAX_JSON_DEPTH:  # brackets inside strings count too: a bound, not a measure
+        raise PolicyError(field, f"{deepest} levels", f"at most {MAX_JSON_DEPTH} levels of nesting")
+    try:
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except ValueError as error:
+        raise PolicyError(field, text, f"a JSON object ({error})") from None
+    if not isinstance(value, dict):
+        raise PolicyError(field, text, "a JSON object, such as {}")
+
+
+def _check_http(task: pb.HttpTask) -> None:
+    if task.method and task.method not in METHODS:
+        raise PolicyError("task.http.method", task.method, ", ".join(METHODS))
+    try:
+        url = urlsplit(task.url)
+        valid = url.scheme in ("http", "https") and bool(url.hostname) and len(task.url) <= 2_000
+    except ValueError:
+        valid = False
+    if not valid:
+        raise PolicyError("task.http.url", task.url, "an absolute http or https URL")
+    if len(task.body.encode()) > MAX_BODY_BYTES:
+        raise PolicyError(
+            "task.http.body", f"{len(task.body.encode()):,} bytes", f"at most {MAX_BODY_BYTES:,}"
+        )
+    for status in task.expect:
+        if not 100 <= status <= 599:
+            raise PolicyError("task.http.expect", status, "status codes from 100 to 599")
+    _check_values("task.http.headers", task.headers, _HEADER, "the name of an HTTP header")
+
+
+def _check_values(
+    field: str, values: Mapping[str, pb.EnvValue], name: re.Pattern[str], expected: str
+) -> None:
+    size = 0
+    if len(values) > MAX_ENV:
+        raise PolicyError(field, len(values), f"at most {MAX_ENV} entries")
+    for key, value in values.items():
+        if name.fullmatch(key) is None:
+            raise PolicyError(field, key, expected)
+        if _RESERVED.match(key):
+            raise PolicyError(field, key, "a name that Sexton does not set itself")
+        source = value.WhichOneof("source")
+        if source is None:
+            raise PolicyError(f"{field}.{key}", "nothing", "a value, or from_worker: NAME")
+        text = value.value if source == "value" else value.from_worker
+        if source == "from_worker" and _VARIABLE.fullmatch(text) is None:
+            raise PolicyError(f"{field}.{key}.from_worker", text, "the name of a variable")
+        if "\0" in text:
+            raise PolicyError(f"{field}.{key}", text, "a text without NUL")
+        size += len(key) + len(text.encode())
+    if size > MAX_ENV_BYTES:
+        raise PolicyError(field, f"{size:,} bytes", f"at most {MAX_ENV_BYTES:,} in all")
+
+
+def _check_text(field: str, text: str, limit: int) -> None:
+    if not text.strip():
+        raise PolicyError(field, text, "a command")
+    if "\0" in text:
+        raise PolicyError(field, text, "a text without NUL")
+    if len(text.encode()) > limit:
+        raise PolicyError(field, f"{len(text.encode()):,} bytes", f"at most {limit:,}")
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice!r} stands in it twice")
+    return dict(pairs)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
