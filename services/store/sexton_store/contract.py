@@ -69,29 +69,29 @@ class EngineConfig:
     """Whether each step hands its history lines to the disk."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class EngineCounters:
     """What the engine has done since its start."""
 
-    steps: int
+    steps: int = 0
     """Durable steps, those of the clock included."""
-    txns: int
-    """Transactions evaluated in steps that became durable."""
-    ops: int
+    txns: int = 0
+    """Transactions evaluated in steps that ended well."""
+    ops: int = 0
     """Compares and writes of those transactions."""
-    dropped: int
+    dropped: int = 0
     """Requests dropped unevaluated: deadline passed, or the caller had gone."""
-    overloaded: int
+    overloaded: int = 0
     """Requests refused because too much waited."""
-    full_steps: int
+    full_steps: int = 0
     """Steps that the disk had no space for."""
-    renewals: int
+    renewals: int = 0
     """Renewals granted."""
-    expired_leases: int
+    expired_leases: int = 0
     """Leases whose time ran out."""
-    slow_watchers: int
+    slow_watchers: int = 0
     """Watchers that were cut."""
-    clock_steps: int
+    clock_steps: int = 0
     """Forward steps of the wall clock that mesh time followed."""
 
 

@@ -59,6 +59,9 @@ class LeaseTable:
     def __len__(self) -> int:
         return len(self._held)
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._held
+
     def grant(
         self, name: str, *, holder: str, token: int, ttl_ms: int, value: bytes, awake_ns: int
     ) -> None:

@@ -55,8 +55,10 @@ class Step:
         self.commits: list[Commit] = []
         self.needs_space = False
         """Whether something was written that may not use the reserve."""
+        self.must_write = False
+        """Whether the step is to be written even if nothing changed."""
+        self.space = space
         self._view = view
-        self._space = space
         self._with_history = with_history
         self._overlay: dict[bytes, Record | None] = {}
 
@@ -127,10 +129,10 @@ class Step:
         effective = [pair for pair in headers if pair[0].__class__ is Put or pair[1][0]]
         if not effective:
             return True
-        if self._space is Space.NONE:
+        if self.space is Space.NONE:
             return False
         if not use_reserve and any(op.__class__ is Put for op, _ in effective):
-            if self._space is not Space.AMPLE:
+            if self.space is not Space.AMPLE:
                 return False
             self.needs_space = True
         before = [self.read(op.key) for op, _ in effective] if self._with_history else None

@@ -106,6 +106,11 @@ class MeshClock:
         clock._offset_ns = ahead
         return clock
 
+    @property
+    def disputed(self) -> bool:
+        """Tells whether a dispute is open."""
+        return self._state is ClockState.DISPUTED
+
     def now(self, boot_ns: int, wall_ns: int) -> int:
         """Looks at the clocks and gives mesh time, never less than before."""
         elapsed = max(0, boot_ns - self._boot_ns)

@@ -1,0 +1,269 @@
+"""Watches: one bounded window of the last revisions, and watchers that read from it.
+
+What happened is kept once, in the window; a watcher is a position in it. So a watcher that reads
+slowly costs nothing, and is cut when what it has yet to read leaves the window. A watcher to whose
+prefix nothing happens has no position that could be lost: it is only told how far it is.
+
+Everything here runs between two awaits of the event loop: publishing is atomic for every watcher.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from sexton.errors import (
+    Compacted,
+    FutureRevision,
+    Overloaded,
+    SextonError,
+    SlowWatcher,
+    Unavailable,
+)
+from sexton_runtime.kv.types import Event, RevisionEvents, WatchBatch
+
+MAX_BATCH_EVENTS = 1_000
+MAX_BATCH_BYTES = 2 * 1024 * 1024
+"""A batch ends before it passes this; with one more revision it stays below gRPC's 4 MiB."""
+
+
+class _Window:
+    """The last revisions, without a gap, bounded by events and bytes."""
+
+    def __init__(self, revision: int, max_events: int, max_bytes: int) -> None:
+        self.latest = revision
+        self._max_events = max_events
+        self._max_bytes = max_bytes
+        self._entries: list[RevisionEvents] = []
+        self._sizes: list[int] = []
+        self._head = 0  # entries before it have left; the lists are cut when half of them have
+        self._events = 0
+        self._bytes = 0
+
+    @property
+    def oldest(self) -> int:
+        """The oldest revision from which a watch can start."""
+        return self.latest - (len(self._entries) - self._head) + 1
+
+    def append(self, entry: RevisionEvents) -> None:
+        size = sum(len(event.kv.key) + len(event.kv.value) for event in entry.events)
+        self._entries.append(entry)
+        self._sizes.append(size)
+        self.latest = entry.revision
+        self._events += len(entry.events)
+        self._bytes += size
+        while self._events > self._max_events or self._bytes > self._max_bytes:
+            self._events -= len(self._entries[self._head].events)
+            self._bytes -= self._sizes[self._head]
+            self._head += 1
+        if self._head > 64 and self._head * 2 > len(self._entries):
+            del self._entries[: self._head]
+            del self._sizes[: self._head]
+            self._head = 0
+
+    def read(
+        self, first: int, prefix: bytes, *, keys_only: bool
+    ) -> tuple[list[RevisionEvents], int | None]:
+        """Reads what concerns a prefix from a revision on, and where to go on (None: all read)."""
+        found: list[RevisionEvents] = []
+        events_left, bytes_left = MAX_BATCH_EVENTS, MAX_BATCH_BYTES
+        position = self._head + first - self.oldest
+        for index in range(position, len(self._entries)):
+            entry = self._entries[index]
+            events = tuple(e for e in entry.events if e.kv.key.startswith(prefix))
+            if not events:
+                continue
+            if keys_only:
+                events = tuple(map(_without_value, events))
+            events_left -= len(events)
+            bytes_left -= sum(len(event.kv.key) + len(event.kv.value) for event in events)
+            if found and (events_left < 0 or bytes_left < 0):
+                return found, entry.revision
+            whole = len(events) == len(entry.events) and not keys_only
+            found.append(entry if whole else entry._replace(events=events))
+        return found, None
+
+
+class WatchHub:
+    """Hands what became durable to whoever watches it."""
+
+    def __init__(
+        self,
+        *,
+        revision: int,
+        max_events: int,
+        max_bytes: int,
+        max_watchers: int,
+        mesh_ns: Callable[[], int],
+    ) -> None:
+        self.cut = 0
+        """Watchers cut so far."""
+        self._window = _Window(revision, max_events, max_bytes)
+        self._max_watchers = max_watchers
+        self._mesh_ns = mesh_ns
+        self._by_folder: dict[bytes, list[Watcher]] = {}
+        self._watchers: dict[Watcher, bytes] = {}
+        self._ended: type[SextonError] | None = None
+
+    def __len__(self) -> int:
+        return len(self._watchers)
+
+    @property
+    def oldest(self) -> int:
+        """The oldest revision from which a watch can start."""
+        return self._window.oldest
+
+    def publish(self, entries: Sequence[RevisionEvents]) -> None:
+        """Takes in revisions that have become durable, in order, and wakes who watches them."""
+        wide = self._by_folder.get(b"", ())
+        for entry in entries:
+            self._window.append(entry)
+            if not self._watchers:
+                continue
+            for watcher in wide:
+                watcher.note(entry)
+            folders = {folder_of(event.kv.key): None for event in entry.events}
+            for folder in folders:
+                for watcher in self._by_folder.get(folder, ()) if folder else ():
+                    watcher.note(entry)
+
+    def open(self, prefix: bytes, start_revision: int, *, keys_only: bool) -> Watcher:
+        """Opens a watch; what is wrong with it is raised by its first `__anext__`."""
+        latest = self._window.latest
+        start = start_revision or latest + 1
+        first = start if start <= latest else None  # what is yet to come can't leave the window
+        watcher = Watcher(self, prefix, keys_only=keys_only, first=first)
+        if self._ended is not None:
+            watcher.end(self._ended())
+        elif start > latest + 1:
+            watcher.end(FutureRevision(start, latest))
+        elif start < self.oldest:
+            watcher.end(Compacted(start, self.oldest))
+        elif len(self._watchers) >= self._max_watchers:
+            watcher.end(Overloaded(f"{self._max_watchers:,} watches are open already"))
+        else:
+            folder = folder_of(prefix)
+            self._watchers[watcher] = folder
+            self._by_folder.setdefault(folder, []).append(watcher)
+        return watcher
+
+    def refuse(self, error: SextonError) -> Watcher:
+        """Gives a watch that runs into an error at once."""
+        watcher = Watcher(self, b"", keys_only=False, first=None)
+        watcher.end(error)
+        return watcher
+
+    def remind(self) -> None:
+        """Tells every waiting watcher how far it is."""
+        for watcher in self._watchers:
+            watcher.remind()
+
+    def end(self, error: type[SextonError] = Unavailable) -> None:
+        """Ends all watches, and every later one, with an error. Idempotent."""
+        self._ended = self._ended or error
+        for watcher in list(self._watchers):
+            self.forget(watcher)
+            watcher.end(error())
+
+    def forget(self, watcher: Watcher) -> None:
+        """Stops waking a watcher; idempotent."""
+        folder = self._watchers.pop(watcher, None)
+        if folder is None:
+            return
+        neighbours = self._by_folder[folder]
+        neighbours.remove(watcher)
+        if not neighbours:
+            del self._by_folder[folder]
+
+    def read(self, watcher: Watcher, first: int | None) -> tuple[WatchBatch, int | None]:
+        """Gives a watcher's next batch and the revision at which it goes on (None: all read).
+
+        Raises `SlowWatcher` where the window has left it behind.
+        """
+        found: list[RevisionEvents] = []
+        rest = None
+        if first is not None:
+            if first < self.oldest:
+                self.cut += 1
+                self.forget(watcher)
+                raise SlowWatcher
+            found, rest = self._window.read(first, watcher.prefix, keys_only=watcher.keys_only)
+        progress = self._window.latest if rest is None else rest - 1
+        return WatchBatch(tuple(found), progress, self._mesh_ns()), rest
+
+
+class Watcher:
+    """An open watch: an asynchronous iterator over batches. One reader at a time."""
+
+    def __init__(self, hub: WatchHub, prefix: bytes, *, keys_only: bool, first: int | None) -> None:
+        self.prefix = prefix
+        self.keys_only = keys_only
+        self._hub = hub
+        self._next = first  # the first revision that is to be read; None: none yet
+        self._told = True  # a batch is due even if nothing happened
+        self._error: SextonError | None = None
+        self._closed = False
+        self._waiting: asyncio.Future[None] | None = None
+
+    def __aiter__(self) -> Watcher:
+        return self
+
+    async def __anext__(self) -> WatchBatch:
+        """Waits for the next batch; the first comes at once."""
+        while self._next is None and not self._told and self._error is None and not self._closed:
+            self._waiting = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiting
+            finally:
+                self._waiting = None
+        if self._closed:
+            raise StopAsyncIteration
+        if self._error is not None:
+            raise self._error
+        try:
+            batch, self._next = self._hub.read(self, self._next)
+        except SlowWatcher as error:
+            self._error = error
+            raise
+        self._told = False
+        return batch
+
+    async def aclose(self) -> None:
+        """Ends the watch; idempotent."""
+        self._closed = True
+        self._hub.forget(self)
+        self._wake()
+
+    def note(self, entry: RevisionEvents) -> None:
+        """Looks whether a revision concerns this watch, and wakes its reader if so."""
+        if self._next is None:
+            prefix = self.prefix
+            if any(event.kv.key.startswith(prefix) for event in entry.events):
+                self._next = entry.revision
+                self._wake()
+
+    def remind(self) -> None:
+        """Lets the next batch come although nothing happened."""
+        self._told = True
+        self._wake()
+
+    def end(self, error: SextonError) -> None:
+        """Lets the reader run into an error."""
+        self._error = self._error or error
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+
+def folder_of(key: bytes) -> bytes:
+    """Gives a key up to and with its first slash; empty where it has none.
+
+    Watchers are grouped by it: a change below `runs/` looks at no watcher of `jobs/`.
+    """
+    return key[: key.find(b"/") + 1]
+
+
+def _without_value(event: Event) -> Event:
+    return event._replace(kv=event.kv._replace(value=b""))
