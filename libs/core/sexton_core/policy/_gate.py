@@ -5,7 +5,6 @@ from typing import Final, NamedTuple
 
 from sexton_core.ids import RunId
 from sexton_core.instants import Instant
-from sexton_core.policy._plan import Pass
 from sexton_core.policy.job import Definition, Job
 from sexton_core.policy.state import (
     Admission,
@@ -133,20 +132,9 @@ class Gate:
         self._require(blocker)
         return blocker
 
-    def record(self, step: Pass, times: int, *, counted_all: bool) -> None:
+    def record(self, passed: DecisionRange) -> None:
         """Records nominal times that never came to the gate."""
-        self._ranges.append(
-            DecisionRange(
-                step.decision,
-                step.reason,
-                step.first,
-                step.last,
-                times,
-                counted_all,
-                step.definition.version,
-                self._now,
-            )
-        )
+        self._ranges.append(passed)
 
     def asks(self) -> Ask:
         """Returns the strongest thing that a waiting start asks of the live runs."""

@@ -74,20 +74,10 @@ class Plan:
                     yield self._next(unit)
 
     def _next(self, unit: Unit) -> Unit:
-        """Moves on over a unit, and puts what calendars take away before and between its steps."""
-        steps: list[Step] = []
-        for step in unit:
-            first = step.nominal if isinstance(step, Start) else step.first
-            between = self._timeline.excluded_between(self._cursor, first)
-            if between is not None:
-                steps += [
-                    Pass(*piece, Decision.EXCLUDED, Reason.CALENDAR)
-                    for piece in self._timeline.split(*between, unfiltered=True)
-                ]
-            steps.append(step)
-            self._cursor = step.nominal if isinstance(step, Start) else step.last
+        steps = with_excluded(self._timeline, self._cursor, unit)
+        self._cursor = end_of(unit[-1])
         self.upcoming = self._timeline.next_after(self._cursor)
-        return tuple(steps)
+        return steps
 
     def _last_missed(self, first: Instant) -> Instant:
         """Returns the last missed time of the stretch in which `first` was missed."""
@@ -188,3 +178,24 @@ class Plan:
 
 def _missed(first: Instant, last: Instant, definition: Definition, reason: Reason) -> Pass:
     return Pass(first, last, definition, Decision.MISSED, reason)
+
+
+def with_excluded(timeline: Timeline, cursor: Instant, unit: Unit) -> Unit:
+    """Adds what calendars take away, after the cursor and between the steps, as steps."""
+    steps: list[Step] = []
+    for step in unit:
+        first = step.nominal if isinstance(step, Start) else step.first
+        between = timeline.excluded_between(cursor, first)
+        if between is not None:
+            steps += [
+                Pass(*piece, Decision.EXCLUDED, Reason.CALENDAR)
+                for piece in timeline.split(*between, unfiltered=True)
+            ]
+        steps.append(step)
+        cursor = end_of(step)
+    return tuple(steps)
+
+
+def end_of(step: Step) -> Instant:
+    """Returns the last nominal time of a step."""
+    return step.nominal if isinstance(step, Start) else step.last

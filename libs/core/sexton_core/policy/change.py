@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 from sexton_core.checks import check_range
 from sexton_core.errors import IllegalChange
 from sexton_core.instants import Instant
-from sexton_core.policy.decide import due_next, rules_after
+from sexton_core.policy._plan import Pass, with_excluded
+from sexton_core.policy.decide import due_next, record_of, rules_after
 from sexton_core.policy.job import Definition, Job
 from sexton_core.policy.state import (
     CHANGE_SLACK,
@@ -167,25 +168,14 @@ def _passed_over(
 ) -> tuple[DecisionRange, ...]:
     """Records (cursor, last] as skipped; what calendars take away before it, as excluded."""
     assert state.armed is not None, "something was passed over"
-    ranges = []
-    excluded = timeline.excluded_between(state.cursor, state.armed)
-    pieces = [(state.armed, last, False)]
-    if excluded is not None:
-        pieces.insert(0, (*excluded, True))
-    for begin, end, unfiltered in pieces:
-        for first, final, definition in timeline.split(begin, end, unfiltered=unfiltered):
-            ranges.append(
-                DecisionRange(
-                    Decision.EXCLUDED if unfiltered else Decision.SKIPPED,
-                    Reason.CALENDAR if unfiltered else Reason.PAUSED,
-                    first,
-                    final,
-                    *timeline.count(first, final, unfiltered=unfiltered),
-                    definition.version,
-                    now,
-                )
-            )
-    return tuple(ranges)
+    skipped = tuple(
+        Pass(*piece, Decision.SKIPPED, Reason.PAUSED) for piece in timeline.split(state.armed, last)
+    )
+    return tuple(
+        record_of(timeline, step, now)
+        for step in with_excluded(timeline, state.cursor, skipped)
+        if isinstance(step, Pass)
+    )
 
 
 def _change(

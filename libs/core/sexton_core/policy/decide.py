@@ -6,9 +6,9 @@ from sexton_core.errors import IllegalChange
 from sexton_core.ids import RunId, manual_run_id, scheduled_run_id
 from sexton_core.instants import SECOND, Instant
 from sexton_core.policy._gate import Candidate, Gate
-from sexton_core.policy._plan import Pass, Plan, Step
+from sexton_core.policy._plan import Pass, Plan, Step, end_of
 from sexton_core.policy.job import Job
-from sexton_core.policy.state import Admission, JobState, Rule, Verdict
+from sexton_core.policy.state import Admission, DecisionRange, JobState, Rule, Verdict
 from sexton_core.policy.timeline import Timeline
 from sexton_core.words import Decision, Origin, Overlap, Reason
 
@@ -43,9 +43,8 @@ def decide(
         if unit is None:
             break
         for step in unit:
-            _take(job, timeline, gate, step)
-        last = unit[-1]
-        cursor = last.last if isinstance(last, Pass) else last.nominal
+            _take(job, timeline, gate, step, now)
+        cursor = end_of(unit[-1])
         more = gate.full
     armed = plan.upcoming
     next_due = now if more else None if armed is None else timeline.due(armed)
@@ -122,11 +121,25 @@ def rules_after(state: JobState, cursor: Instant) -> tuple[Rule, ...]:
     return rules
 
 
-def _take(job: Job, timeline: Timeline, gate: Gate, step: Step) -> None:
+def record_of(timeline: Timeline, step: Pass, now: Instant) -> DecisionRange:
+    """Returns the record of nominal times that never came to the gate, counted."""
+    excluded = step.decision is Decision.EXCLUDED
+    times, counted_all = timeline.count(step.first, step.last, unfiltered=excluded)
+    return DecisionRange(
+        step.decision,
+        step.reason,
+        step.first,
+        step.last,
+        times,
+        counted_all,
+        step.definition.version,
+        now,
+    )
+
+
+def _take(job: Job, timeline: Timeline, gate: Gate, step: Step, now: Instant) -> None:
     if isinstance(step, Pass):
-        excluded = step.decision is Decision.EXCLUDED
-        times, counted_all = timeline.count(step.first, step.last, unfiltered=excluded)
-        gate.record(step, times, counted_all=counted_all)
+        gate.record(record_of(timeline, step, now))
         return
     gate.admit(
         Candidate(

@@ -4,11 +4,11 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from unit.core.policy.world import Listed, World, job_of, with_calendar
 
 from sexton_core.instants import SECOND
 from sexton_core.policy import CatchUp
 from sexton_core.words import CatchUpPolicy, Overlap, ResumeMode
-from unit.core.policy.world import Listed, World, job_of, with_calendar
 
 HORIZON_S = 400
 
