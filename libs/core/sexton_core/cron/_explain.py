@@ -155,13 +155,18 @@ def _days(spec: CronSpec) -> str:
             return f"on {day} when that is also {weekday}"
         return f"on {day}, and on {weekday} as well"
     if not spec.day.any_value:
-        return f"on {_day_of_month(spec.day)}"
+        return _on(_day_of_month(spec.day))
     if spec.weekday.any_value:
         return ""
     values = _values(spec.weekday)
     if not spec.weekday.moving and values in (_WORKDAYS, _WEEKEND):
         return "on weekdays" if values == _WORKDAYS else "at weekends"
-    return f"on {_weekday(spec.weekday)}"
+    return _on(_weekday(spec.weekday))
+
+
+def _on(days: str) -> str:
+    is_span = " to " in days and "," not in days and " and " not in days and "every" not in days
+    return f"from {days}" if is_span else f"on {days}"
 
 
 def _day_of_month(field: Field) -> str:

@@ -72,4 +72,5 @@ def build_cron(
         raise ScheduleError(
             "timezone", timezone, f"the zone in front of the expression, {spec.zone}, or none"
         )
-    return CronSchedule(spec, get_zone(timezone or spec.zone or "UTC"), dst)
+    name = timezone if timezone is not None else spec.zone or "UTC"
+    return CronSchedule(spec, get_zone(name), dst)

@@ -192,7 +192,7 @@ def fires(
 ) -> list[int]:
     """Tries every `step` seconds of real time in [first, last], both multiples of it."""
     due: set[int] = set()
-    begin = first - 2 * HOURS_3
+    begin = first - HOURS_3
     seen: dict[int, int] = {}
     before = offset_at(zone, begin - step)
     for second in range(begin, last + 1, step):

@@ -55,7 +55,7 @@ def backwards(schedule: CronSchedule, first: int, last: int) -> list[int]:
 
 
 @pytest.mark.slow
-@settings(max_examples=120)
+@settings(max_examples=120, deadline=None)
 @given(
     st.data(),
     five_fields(),
@@ -76,7 +76,7 @@ def test_a_day_around_any_change_has_exactly_the_runs_of_the_rules(
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.data(), six_fields(), st.sampled_from(ZONES), st.sampled_from(DstRule))
 def test_every_second_around_any_change_is_judged_by_the_rules(
     data: st.DataObject, text: str, zone: str, rule: DstRule
@@ -91,7 +91,7 @@ def test_every_second_around_any_change_is_judged_by_the_rules(
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(
     st.data(),
     expressions(),
