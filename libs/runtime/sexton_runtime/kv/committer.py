@@ -46,8 +46,9 @@ _GREETING = 0
 _GREETING_TIMEOUT_S = 5.0
 """A stream on which the store has not greeted within this is given up."""
 
-_ANSWER_GRACE_S = 1.0
-"""So long after its last caller gave up, an unanswered message condemns its stream."""
+_SILENCE_S = 15.0
+"""A message unanswered for this long, and for longer than any of its callers waits, condemns its
+stream. Not sooner: a disk may be slow, and what else was sent would become unknown."""
 
 
 class CommitCall(Protocol):
@@ -94,12 +95,13 @@ class _Caller:
 class _Message:
     """One commit message without an answer."""
 
-    __slots__ = ("callers", "expires", "sent_ns")
+    __slots__ = ("callers", "condemns_at", "expires", "sent_ns")
 
-    def __init__(self, callers: list[_Caller], sent_ns: int) -> None:
+    def __init__(self, callers: list[_Caller], sent_ns: int, now: float) -> None:
         self.callers = callers
         self.sent_ns = sent_ns
         self.expires = max(caller.expires for caller in callers)
+        self.condemns_at = max(self.expires, now + _SILENCE_S)
 
 
 class Committer:
@@ -286,8 +288,8 @@ class Committer:
     def _watch_outstanding(self) -> None:
         """Sets the time at which the stream is given up for want of an answer."""
         if self._watchdog is not None and not self._watchdog.expired():
-            oldest = min((m.expires for m in self._outstanding.values()), default=None)
-            self._watchdog.reschedule(None if oldest is None else oldest + _ANSWER_GRACE_S)
+            condemning = (message.condemns_at for message in self._outstanding.values())
+            self._watchdog.reschedule(min(condemning, default=None))
 
     def _settle(self, answer: pb.CommitStreamResponse) -> None:
         message = self._outstanding.pop(answer.sequence, None)
@@ -378,7 +380,7 @@ class Committer:
 
     def _message(self, callers: list[_Caller], now: float) -> pb.CommitStreamRequest:
         self._sequence += 1
-        message = _Message(callers, self._clock.boot_ns())
+        message = _Message(callers, self._clock.boot_ns(), now)
         self._outstanding[self._sequence] = message
         self._watch_outstanding()
         self.messages_sent += 1
