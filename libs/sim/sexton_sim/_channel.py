@@ -61,10 +61,9 @@ class _Subchannel:
 
     def connect(self) -> None:
         """Begins an attempt unless one is under way, it is connected, or it backs off."""
-        loop = asyncio.get_running_loop()
         if self.state in {Connectivity.CONNECTING, Connectivity.READY}:
             return
-        if loop.time() < self._retry_at:
+        if self._channel.endpoint.now() < self._retry_at:
             return
         channel = self._channel
         network = channel.network
@@ -91,7 +90,7 @@ class _Subchannel:
         """Tries again when the back-off is over: somebody waits for it."""
         if self.state is Connectivity.TRANSIENT_FAILURE and not self._retry_armed:
             self._retry_armed = True
-            delay_s = self._retry_at - asyncio.get_running_loop().time()
+            delay_s = self._retry_at - self._channel.endpoint.now()
             self._channel.endpoint.later(max(0.0, delay_s), self._retry)
 
     def _retry(self) -> None:
@@ -138,7 +137,7 @@ class _Subchannel:
         backoff_s = min(backoff_s, settings.max_backoff_s)
         backoff_s *= self._channel.network.random.uniform(0.8, 1.2)
         self._failures += 1
-        self._retry_at = asyncio.get_running_loop().time() + backoff_s
+        self._retry_at = self._channel.endpoint.now() + backoff_s
         self.failure = failure
         self._set(Connectivity.TRANSIENT_FAILURE)
 

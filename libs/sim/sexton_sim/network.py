@@ -88,10 +88,11 @@ class Link:
 class Endpoint:
     """The process at one end: whose context callbacks run in. Outside a simulation: the caller."""
 
-    __slots__ = ("context", "name", "process")
+    __slots__ = ("context", "loop", "name", "process")
 
     def __init__(self, process: Process | None) -> None:
         self.process = process
+        self.loop = asyncio.get_running_loop() if process is None else process.loop
         self.name = "local" if process is None else process.name
         self.context = contextvars.copy_context() if process is None else process.context.copy()
 
@@ -110,16 +111,21 @@ class Endpoint:
         """Tells whether it would answer a ping now."""
         return self.process is None or self.process.runnable
 
+    def now(self) -> float:
+        """Gives this process's awake time in seconds, whoever asks."""
+        if self.process is None:
+            return self.loop.time()
+        return self.process.machine.monotonic_ns() / 1e9
+
     def soon(self, callback: Callable[..., object], *args: Any) -> None:
         """Runs a callback as this process."""
-        asyncio.get_running_loop().call_soon(callback, *args, context=self.context)
+        self.loop.call_soon(callback, *args, context=self.context)
 
     def later(
         self, delay_s: float, callback: Callable[..., object], *args: Any
     ) -> asyncio.TimerHandle:
         """Runs a callback as this process after a time of its own clock."""
-        loop = asyncio.get_running_loop()
-        return loop.call_later(delay_s, callback, *args, context=self.context)
+        return self.loop.call_later(delay_s, callback, *args, context=self.context)
 
 
 class Listener(Protocol):
@@ -155,6 +161,7 @@ class Network:
         self._next_port = 20_000
         self._next_number = 0
         self._outside = contextvars.Context()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     # Addresses
 
@@ -265,7 +272,7 @@ class Network:
 
     def later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> None:
         """Runs a callback as the network itself."""
-        loop = asyncio.get_running_loop()
+        loop = self._its_loop()
         if isinstance(loop, SimLoop):
             loop.call_later(delay_s, callback, *args, context=loop.system.context)
         else:
@@ -277,10 +284,15 @@ class Network:
             checksum = zlib.crc32(payload)
             self.observer(Event(what, link.source, link.target, label, len(payload), checksum))
 
+    def _its_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
+
     def _dispatch(
         self, link: Link, pipe: Pipe, deliver: Callable[..., None], args: tuple[Any, ...]
     ) -> None:
-        loop = asyncio.get_running_loop()
+        loop = self._its_loop()
         if not isinstance(loop, SimLoop):
             loop.call_soon(deliver, *args, context=self._outside)
             return
