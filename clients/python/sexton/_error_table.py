@@ -28,6 +28,9 @@ STATUS_DETAILS_KEY = "grpc-status-details-bin"
 _NEVER_SENT = "failed to connect to all addresses"
 """How gRPC's own message begins when a call failed without having been sent anywhere."""
 
+_TOO_LARGE = ("larger than max", "metadata size exceeds")
+"""Of what gRPC's own messages speak when a message or the metadata passed its limit."""
+
 
 class Row(NamedTuple):
     """What one class of errors is on the wire."""
@@ -204,6 +207,6 @@ def _from_code(code: StatusCode, details: str) -> SextonError:
     kind = _BY_CODE.get(code, errors.Internal)
     if code is StatusCode.UNAVAILABLE and details.startswith(_NEVER_SENT):
         kind = errors.Unavailable
-    if code is StatusCode.RESOURCE_EXHAUSTED and "larger than max" in details:
+    if code is StatusCode.RESOURCE_EXHAUSTED and any(words in details for words in _TOO_LARGE):
         kind = errors.TooLarge
     return kind.restore(details, {})

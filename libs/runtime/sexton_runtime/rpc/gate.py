@@ -13,7 +13,7 @@ import inspect
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypeAlias
 
 import grpc
 import structlog
@@ -37,9 +37,8 @@ from sexton_runtime.telemetry import Telemetry
 Guard = Callable[[str, Metadata], None]
 """Looks at a call's method and metadata and raises an error of the tree to refuse it."""
 
-_Continuation = Callable[
-    [grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]
-]
+_Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+_Continuation: TypeAlias = "Callable[[grpc.HandlerCallDetails], Awaitable[_Handler | None]]"
 _log = structlog.get_logger(__name__)
 
 
@@ -61,11 +60,11 @@ class CallGate(aio.ServerInterceptor):
         self._telemetry = telemetry
         self._guards = tuple(guards)
         self._default_timeout_s = default_timeout_s
-        self._handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+        self._handlers: dict[str, _Handler] = {}
 
     async def intercept_service(
         self, continuation: _Continuation, handler_call_details: grpc.HandlerCallDetails
-    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+    ) -> _Handler | None:
         """Gives the method's handler, wrapped once."""
         method = handler_call_details.method
         handler = self._handlers.get(method)
@@ -76,9 +75,7 @@ class CallGate(aio.ServerInterceptor):
             handler = self._handlers[method] = self._wrapped(method, found)
         return handler
 
-    def _wrapped(
-        self, method: str, handler: grpc.RpcMethodHandler[Any, Any]
-    ) -> grpc.RpcMethodHandler[Any, Any]:
+    def _wrapped(self, method: str, handler: _Handler) -> _Handler:
         kind = (
             f"{'stream' if handler.request_streaming else 'unary'}"
             f"_{'stream' if handler.response_streaming else 'unary'}"
@@ -91,7 +88,7 @@ class CallGate(aio.ServerInterceptor):
         else:
             behaviour = self._one_answer(method, inner, endless=True)  # it writes by itself
         make: Any = getattr(grpc, f"{kind}_rpc_method_handler")
-        wrapped: grpc.RpcMethodHandler[Any, Any] = make(
+        wrapped: _Handler = make(
             behaviour,
             request_deserializer=_reading(handler.request_deserializer),
             response_serializer=handler.response_serializer,
@@ -213,7 +210,7 @@ async def _each_readable(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
         yield request
 
 
-def _unimplemented(method: str) -> grpc.RpcMethodHandler[Any, Any]:
+def _unimplemented(method: str) -> _Handler:
     async def refuse(_request: Any, context: Any) -> Any:
         error = errors.Unimplemented(
             f"there is no call {errors.shown(method)} here; the versions of the two sides differ, "

@@ -1,0 +1,119 @@
+"""The three secrets, and what each allows."""
+
+from pathlib import Path
+
+import pytest
+
+from sexton.errors import PermissionDenied, Unauthenticated
+from sexton_runtime.config import ConfigError
+from sexton_runtime.randomness import SystemRandomness
+from sexton_runtime.secrets import (
+    Access,
+    Role,
+    SecretsConfig,
+    load_or_create_secrets,
+    load_secret,
+)
+
+MESH, WORKER = "m" * 32, "w" * 32
+STORE = "sexton.internal.v1.StoreService"
+QUEUE = "sexton.v1.WorkerService"
+OPEN = "grpc.health.v1.Health"
+
+
+@pytest.fixture
+def access() -> Access:
+    return Access(
+        {Role.MESH: MESH, Role.WORKER: WORKER},
+        {
+            STORE: frozenset({Role.MESH}),
+            QUEUE: frozenset({Role.MESH, Role.WORKER}),
+            OPEN: frozenset(),
+        },
+    )
+
+
+def test_files_are_created_for_their_owner_alone_and_kept(tmp_path: Path) -> None:
+    config = SecretsConfig(dir=tmp_path / "secrets")
+
+    first = load_or_create_secrets(config, (Role.MESH, Role.CLIENT), SystemRandomness())
+    again = load_or_create_secrets(config, (Role.MESH, Role.CLIENT), SystemRandomness())
+
+    assert first == again
+    assert len(first[Role.MESH]) == 64
+    assert first[Role.MESH] != first[Role.CLIENT]
+    assert sorted(path.name for path in config.dir.iterdir()) == ["client", "mesh"]
+    assert {path.stat().st_mode & 0o777 for path in config.dir.iterdir()} == {0o600}
+    assert config.dir.stat().st_mode & 0o777 == 0o700
+    assert load_secret(config, Role.MESH) == first[Role.MESH]
+
+
+def test_a_caller_creates_nothing(tmp_path: Path) -> None:
+    assert load_secret(SecretsConfig(dir=tmp_path), Role.WORKER) == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_given_secret_is_taken_before_the_file(tmp_path: Path) -> None:
+    config = SecretsConfig(dir=tmp_path, mesh=MESH)
+
+    assert load_or_create_secrets(config, (Role.MESH,), SystemRandomness()) == {Role.MESH: MESH}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_configuration_there_are_none() -> None:
+    assert load_or_create_secrets(SecretsConfig(), (Role.MESH,), SystemRandomness()) == {}
+
+
+@pytest.mark.parametrize("secret", ["short", "é" * 20, "two words of a secret", "line\n" * 8])
+def test_a_secret_that_can_not_travel_is_refused_without_being_shown(secret: str) -> None:
+    with pytest.raises(ConfigError, match=r"secrets.mesh: a secret") as raised:
+        load_secret(SecretsConfig(mesh=secret), Role.MESH)
+
+    assert secret not in str(raised.value)
+
+
+def test_two_roles_with_one_secret_are_refused() -> None:
+    config = SecretsConfig(mesh=MESH, client=MESH)
+
+    with pytest.raises(ConfigError, match=r"two roles have the same secret"):
+        load_or_create_secrets(config, (Role.MESH, Role.CLIENT), SystemRandomness())
+
+
+def test_the_configuration_does_not_show_secrets() -> None:
+    assert MESH not in repr(SecretsConfig(mesh=MESH))
+
+
+def test_each_secret_allows_its_services(access: Access) -> None:
+    access.check(f"/{STORE}/Get", f"Bearer {MESH}")
+    access.check(f"/{QUEUE}/Pull", f"Bearer {WORKER}")
+    access.check(f"/{OPEN}/Check", None)
+
+
+def test_a_role_is_kept_from_what_is_not_its_own(access: Access) -> None:
+    with pytest.raises(PermissionDenied) as raised:
+        access.check(f"/{STORE}/Get", f"Bearer {WORKER}")
+
+    assert str(raised.value) == (
+        "the worker secret does not allow calls to sexton.internal.v1.StoreService; "
+        "it takes the mesh secret"
+    )
+
+
+@pytest.mark.parametrize("given", [None, "", MESH, f"Basic {MESH}", "Bearer ", f"Bearer {MESH}x"])
+def test_no_secret_or_an_unknown_one_is_refused_and_not_repeated(access: Access, given) -> None:
+    with pytest.raises(Unauthenticated) as raised:
+        access.check(f"/{STORE}/Get", given)
+
+    assert MESH not in str(raised.value)
+
+
+def test_a_service_that_was_not_declared_is_closed(access: Access) -> None:
+    with pytest.raises(PermissionDenied):
+        access.check("/some.Other/Call", f"Bearer {MESH}")
+
+
+def test_with_no_secrets_everything_is_open() -> None:
+    access = Access({}, {STORE: frozenset({Role.MESH})})
+
+    assert not access.secured
+    access.check(f"/{STORE}/Get", None)
