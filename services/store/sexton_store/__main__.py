@@ -21,7 +21,6 @@ from sexton_runtime.secrets import Role, SecretsConfig, load_or_create_secrets
 from sexton_runtime.telemetry import TelemetryConfig, open_telemetry
 from sexton_runtime.version import software_version
 from sexton_store.app import Store, prefer_writer_thread
-from sexton_store.backup import remove_leftover_copies
 from sexton_store.backup_stream import BackupStream
 from sexton_store.config import StoreConfig
 from sexton_store.disk import DamagedError, DiskFailedError, DiskFullError
@@ -67,7 +66,6 @@ async def _run(sources: Sources) -> ExitCode:
     prefer_writer_thread()
     history = FileHistory(config.history) if config.history else None
     disk = LmdbDisk.open(config.data, config.disk(), clock=clock, history=history)
-    remove_leftover_copies(config.data)
     store = Store(
         disk=disk,
         transport=GrpcTransport(),

@@ -10,7 +10,16 @@ from typing import NamedTuple
 import lmdb
 
 from sexton_store.disk import DiskFailedError, DiskFullError
-from sexton_store.folder import CLUSTER, CLUSTER_KEY, FULL_ERRNOS, RECORDS, ReserveFile, free_bytes
+from sexton_store.folder import (
+    CLUSTER,
+    CLUSTER_KEY,
+    DATA_FILE,
+    FULL_ERRNOS,
+    RECORDS,
+    ReserveFile,
+    allocated_bytes,
+    free_bytes,
+)
 from sexton_store.history import HistorySink
 
 SHORT_WRITE_FREE_BYTES = 1024 * 1024
@@ -74,6 +83,7 @@ class StepWriter:
         self._history = history
         self._records = env.open_db(RECORDS)
         self._cluster = env.open_db(CLUSTER)
+        self._data_file = folder / DATA_FILE
         self._page_bytes = env.stat()["psize"]
         with env.begin() as txn:
             self.state = self._state(txn, used_pages=env.info()["last_pgno"] + 1)
@@ -84,11 +94,6 @@ class StepWriter:
         Raises `NeedsMapError` or `DiskFullError` (nothing of it was written; go on), or
         `DiskFailedError` (not known; stop).
         """
-        if not step.use_reserve and not self._reserve.take():
-            raise DiskFullError(
-                f"the disk of {self._folder} is full: {free_bytes(self._folder)} bytes are free, "
-                "and the reserve for deletes and settlements has been given up"
-            )
         while True:
             try:
                 self._commit(step)
@@ -129,39 +134,52 @@ class StepWriter:
         self.state = state._replace(used_pages=self._env.info()["last_pgno"] + 1)
 
     def _admit_before(self, step: Step) -> None:
-        """Refuses an ordinary step that would eat the pages which a later delete needs.
+        """Refuses an ordinary step whose worst case would eat the pages that a later delete needs.
 
-        Pages that a step copies are free again only two steps later. While the file ends below
-        the ordinary limit the margin beyond it is there for a delete. Once steps of the reserve
-        have used the margin up, its pages are in the free list, and an ordinary step could take
-        them all: so then its worst case must leave a quarter of the margin.
+        Pages that a step copies are free again only two steps later, so an ordinary step that took
+        all free ones could leave a store in which not even a delete goes through. A whole reserve
+        prevents that; where it is used up, a quarter of it must stay in the free list.
         """
         if step.use_reserve:
             return
-        page_bytes = self._page_bytes
-        if self.state.live_pages > self._limits.ordinary // page_bytes:
-            raise self._map_full()
-        if self.state.used_pages > self._limits.ordinary // page_bytes:
-            copies = (len(step.items) + len(step.deletes)) * (self.state.depth + 1)
-            values = sum(1 + len(data) // page_bytes for _, data in step.items)
-            worst = min(copies, self.state.live_pages) + values + _STEP_OVERHEAD_PAGES
-            kept = self._limits.margin // 4 // page_bytes
-            if self.state.live_pages + worst + kept > self._limits.reserve // page_bytes:
-                raise self._map_full()
+        capacity, kept = self._capacity()
+        if self._reserve.held and self.state.used_pages * self._page_bytes <= capacity - kept:
+            return
+        copies = (len(step.items) + len(step.deletes)) * (self.state.depth + 1)
+        values = sum(1 + len(data) // self._page_bytes for _, data in step.items)
+        worst = min(copies, self.state.live_pages) + values + _STEP_OVERHEAD_PAGES
+        if (self.state.live_pages + worst) * self._page_bytes > capacity - kept // 4:
+            raise self._refusal(capacity - kept)
 
     def _admit_after(self, step: Step, state: MapState) -> None:
         """Refuses a step that leaves more live pages than its kind may; deleting always may."""
-        limit = self._limits.ordinary
+        capacity, kept = self._capacity()
         if step.use_reserve:
-            limit += self._limits.margin * 3 // 4
             if not step.items:
                 return
-        if state.live_pages * self._page_bytes > limit:
-            raise self._map_full()
+            capacity, kept = self._limits.reserve, self._limits.margin // 4
+        if state.live_pages * self._page_bytes > capacity - kept:
+            raise self._refusal(capacity - kept)
 
-    def _map_full(self) -> DiskFullError:
+    def _capacity(self) -> tuple[int, int]:
+        """Tells how many bytes the data file may have, and how many of them are a reserve.
+
+        A full disk whose reserve has been given up lets the file grow no more, but steps may fill
+        what deletes have freed inside it, up to a reserve that is then kept there.
+        """
+        if self._reserve.held or self._reserve.take():
+            return self._limits.reserve, self._limits.margin
+        return min(allocated_bytes(self._data_file), self._limits.reserve), self._reserve.size_bytes
+
+    def _refusal(self, limit_bytes: int) -> DiskFullError:
+        used = self.state.live_pages * self._page_bytes
+        if self._reserve.held:
+            return DiskFullError(
+                f"the store has reached its limit: {used} of {limit_bytes} bytes (max_map_bytes)"
+            )
         return DiskFullError(
-            f"the store has grown to its limit of {self._limits.ordinary} bytes (max_map_bytes)"
+            f"the disk of {self._folder} is full ({free_bytes(self._folder)} bytes are free), and "
+            f"what is free inside the data file is the last reserve"
         )
 
     def _is_full(self, error: BaseException) -> bool:

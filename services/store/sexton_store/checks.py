@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from google.protobuf.message import DecodeError
-
-from sexton.internal.v1 import cluster_pb2
 from sexton_runtime.kv.types import LEASE_PREFIX
+from sexton_store.cluster import REVISION_END, ClusterState, decode_lease
 from sexton_store.contract import LIMITS
-from sexton_store.disk import Record
-
-FORMAT_VERSION = 1
-"""The newest format of the data that this software knows."""
+from sexton_store.disk import DamagedError, Record
 
 
 class Check(Protocol):
@@ -25,7 +20,7 @@ class Check(Protocol):
 
     name: str
 
-    def start(self, cluster: cluster_pb2.ClusterRecord | None) -> Iterable[str]:
+    def start(self, cluster: ClusterState | None) -> Iterable[str]:
         """Looks at the cluster record; None: there is no readable one."""
         ...
 
@@ -47,21 +42,16 @@ class ClusterCheck:
         self._present = False
         self._records = 0
 
-    def start(self, cluster: cluster_pb2.ClusterRecord | None) -> Iterable[str]:
+    def start(self, cluster: ClusterState | None) -> Iterable[str]:
         """Looks at its fields."""
         self._present = cluster is not None
         if cluster is None:
             return
-        if cluster.format_version > FORMAT_VERSION:
-            yield (
-                f"the data has format {cluster.format_version}, this software knows up to "
-                f"{FORMAT_VERSION}: use the newer software"
-            )
-        if not (cluster.cluster_id and cluster.incarnation):
-            yield "the cluster record names no cluster or no incarnation"
-        if cluster.format_version < 1 or min(cluster.coordinator_shards, cluster.queue_shards) < 1:
-            yield "the cluster record has a format or a number of shards below 1"
-        if not 0 <= cluster.revision < 2**53:
+        if not cluster.cluster.incarnation:
+            yield "the cluster record names no incarnation"
+        if min(cluster.cluster.coordinator_shards, cluster.cluster.queue_shards) < 1:
+            yield "the cluster record has less than one shard"
+        if not 0 <= cluster.revision < REVISION_END:
             yield f"the revision {cluster.revision} is not within 0 and 2^53"
 
     def record(self, key: bytes, record: Record) -> Iterable[str]:  # noqa: ARG002
@@ -83,7 +73,7 @@ class RevisionCheck:
     def __init__(self) -> None:
         self._revision: int | None = None
 
-    def start(self, cluster: cluster_pb2.ClusterRecord | None) -> Iterable[str]:
+    def start(self, cluster: ClusterState | None) -> Iterable[str]:
         """Keeps the store's revision."""
         self._revision = None if cluster is None else cluster.revision
         return ()
@@ -112,7 +102,7 @@ class LeaseCheck:
 
     name = "leases"
 
-    def start(self, cluster: cluster_pb2.ClusterRecord | None) -> Iterable[str]:  # noqa: ARG002
+    def start(self, cluster: ClusterState | None) -> Iterable[str]:  # noqa: ARG002
         """Has nothing to say yet."""
         return ()
 
@@ -121,14 +111,12 @@ class LeaseCheck:
         if not key.startswith(LEASE_PREFIX):
             return
         try:
-            lease = cluster_pb2.LeaseRecord.FromString(record.value)
-        except DecodeError:
+            holder, ttl_ms, _ = decode_lease(record.value)
+        except DamagedError:
             yield f"the value of {key!r} is no lease"
             return
-        if not (
-            lease.holder and LIMITS.min_lease_ttl_ms <= lease.ttl_ms <= LIMITS.max_lease_ttl_ms
-        ):
-            yield f"the lease {key!r} of holder {lease.holder!r} has a ttl of {lease.ttl_ms} ms"
+        if not (holder and LIMITS.min_lease_ttl_ms <= ttl_ms <= LIMITS.max_lease_ttl_ms):
+            yield f"the lease {key!r} of holder {holder!r} has a ttl of {ttl_ms} ms"
 
     def end(self) -> Iterable[str]:
         """Has nothing to add."""

@@ -18,11 +18,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import lmdb
-from google.protobuf.message import DecodeError
 from lmdb.verify import VerifyError, verify
 
-from sexton.internal.v1 import cluster_pb2
+from sexton_store import cluster
 from sexton_store.checks import CHECKS, Check
+from sexton_store.cluster import ClusterState
 from sexton_store.disk import DamagedError
 from sexton_store.folder import CLUSTER, CLUSTER_KEY, DATA_FILE, RECORDS, check_whole
 from sexton_store.record import decode_cluster_record, decode_record
@@ -116,8 +116,9 @@ def examine_in_child(folder: Path) -> Diagnosis:
     """Examines the data file of `folder` in a child process, whatever that does to the child."""
     data_bytes = (folder / DATA_FILE).stat().st_size
     command = [sys.executable, "-m", "sexton_store.doctor", str(folder)]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    child = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
+    child = subprocess.run(  # noqa: S603 - our own module, in our own interpreter
+        command, env=child_environment(), capture_output=True, text=True, check=False
+    )
     if child.returncode == 0:
         return Diagnosis.from_json(child.stdout)
     if child.returncode < 0:
@@ -136,13 +137,23 @@ def examine_in_child(folder: Path) -> Diagnosis:
 def verify_in_child(folder: Path) -> Diagnosis:
     """Examines as `examine_in_child` does; raises `DamagedError` unless all is well."""
     diagnosis = examine_in_child(folder)
+    require_healthy(diagnosis, folder)
+    return diagnosis
+
+
+def require_healthy(diagnosis: Diagnosis, folder: Path) -> None:
+    """Raises `DamagedError`, with what was found first, unless all is well."""
     if not diagnosis.healthy:
         raise DamagedError(
             f"{folder / DATA_FILE} is damaged ({diagnosis.findings_total} findings; the first: "
             f"{diagnosis.findings[0].message}). `sexton doctor --data {folder}` tells more; "
             "restore a backup."
         )
-    return diagnosis
+
+
+def child_environment() -> dict[str, str]:
+    """Gives the environment in which a child process finds the modules that this one has."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 def _read_all(
@@ -156,9 +167,9 @@ def _read_all(
         findings.add("structure", ["the data file is not one of a store: its databases are absent"])
         return 0, 0
     with env.begin(buffers=True) as txn:
-        cluster = _cluster_record(txn.get(CLUSTER_KEY, db=databases[1]), findings)
+        state = _cluster_record(txn.get(CLUSTER_KEY, db=databases[1]), findings)
         for check in checks:
-            findings.add(check.name, check.start(cluster))
+            findings.add(check.name, check.start(state))
         for raw, data in txn.cursor(databases[0]):
             count += 1
             key = bytes(raw)
@@ -171,18 +182,16 @@ def _read_all(
                 findings.add(check.name, check.record(key, record))
         for check in checks:
             findings.add(check.name, check.end())
-    return count, 0 if cluster is None else cluster.revision
+    return count, 0 if state is None else state.revision
 
 
-def _cluster_record(
-    data: memoryview | None, findings: _Findings
-) -> cluster_pb2.ClusterRecord | None:
+def _cluster_record(data: memoryview | None, findings: _Findings) -> ClusterState | None:
     if data is None:
         return None
     try:
-        return cluster_pb2.ClusterRecord.FromString(decode_cluster_record(data))
-    except (DamagedError, DecodeError) as error:
-        findings.add("cluster", [f"the cluster record cannot be read: {error}"])
+        return cluster.decode(decode_cluster_record(data))
+    except (DamagedError, cluster.NewerFormatError) as error:
+        findings.add("cluster", [str(error)])
         return None
 
 

@@ -5,6 +5,8 @@
 ``lock.mdb``    LMDB's table of readers; worthless without a running store, dropped by a restore
 ``store.lock``  held with flock by the one process that has the folder open; contains its pid
 ``reserve``     preallocated bytes, given up when the disk is full so that deletes go on
+``new/``        a data file that is being made (at creation, by a restore), until its rename
+``copy-*/``     a backup on its way out
 ==============  ==================================================================================
 """
 
@@ -14,6 +16,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import shutil
 import struct
 from pathlib import Path
 
@@ -23,6 +26,8 @@ DATA_FILE = "data.mdb"
 READERS_FILE = "lock.mdb"
 LOCK_FILE = "store.lock"
 RESERVE_FILE = "reserve"
+NEW_FOLDER = "new"
+COPY_PREFIX = "copy-"
 
 RECORDS = b"records"
 """The named database of all records, by key."""
@@ -91,7 +96,7 @@ class ReserveFile:
 
     def __init__(self, folder: Path, size_bytes: int) -> None:
         self._folder = folder
-        self._size_bytes = size_bytes
+        self.size_bytes = size_bytes
         self._fd = os.open(folder / RESERVE_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.held = False
         self.take()
@@ -101,14 +106,15 @@ class ReserveFile:
 
         The quarter keeps a disk at its limit from going back and forth with every step.
         """
-        allocated = os.fstat(self._fd).st_blocks * 512
-        wanted = self._size_bytes - min(allocated, self._size_bytes)
+        wanted = self.size_bytes - min(
+            allocated_bytes(self._folder / RESERVE_FILE), self.size_bytes
+        )
         if not self.held and (
-            wanted == 0 or free_bytes(self._folder) >= wanted + self._size_bytes // 4
+            wanted == 0 or free_bytes(self._folder) >= wanted + self.size_bytes // 4
         ):
             try:
-                if self._size_bytes:
-                    os.posix_fallocate(self._fd, 0, self._size_bytes)
+                if self.size_bytes:
+                    os.posix_fallocate(self._fd, 0, self.size_bytes)
                 self.held = True
             except OSError as error:
                 if error.errno not in FULL_ERRNOS:
@@ -127,6 +133,12 @@ class ReserveFile:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def allocated_bytes(file: Path) -> int:
+    """Tells how many bytes of a file lie on the disk, holes not counted."""
+    state = file.stat()
+    return min(state.st_size, state.st_blocks * 512)
 
 
 def free_bytes(folder: Path) -> int:
@@ -156,6 +168,12 @@ def check_whole(data_file: Path) -> None:
             f"{data_file} has been cut short: {size} bytes where its newest commit has "
             f"{(last_page + 1) * page_size}. Restore a backup."
         )
+
+
+def remove_leftover_copies(folder: Path) -> None:
+    """Removes what copying processes that were killed have left; under the folder's lock."""
+    for leftover in folder.glob(COPY_PREFIX + "*"):
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 def sync_folder(folder: Path) -> None:

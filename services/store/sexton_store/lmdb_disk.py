@@ -38,11 +38,13 @@ from sexton_store.folder import (
     CLUSTER,
     CLUSTER_KEY,
     DATA_FILE,
+    NEW_FOLDER,
     RECORDS,
     FolderLock,
     ReserveFile,
     check_whole,
     free_bytes,
+    remove_leftover_copies,
     sync_folder,
 )
 from sexton_store.history import HistorySink
@@ -61,7 +63,6 @@ VIEWS_WAIT_S = 5.0
 """How long growth waits for views to close; they are meant to live for one step of the loop."""
 
 _MAX_READERS = 254
-_NEW_FOLDER = "new"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +139,7 @@ class LmdbDisk:
             sync_folder(folder.parent)
         lock = FolderLock(folder)
         try:
+            remove_leftover_copies(folder)
             data_file = folder / DATA_FILE
             if data_file.exists():
                 check_whole(data_file)
@@ -167,8 +169,8 @@ class LmdbDisk:
     async def write(self, batch: WriteBatch, *, use_reserve: bool) -> None:
         """Makes one step durable; see `Disk`."""
         self._check_process()
-        if self._failure is not None:
-            raise DiskFailedError(self._failure)
+        if self._closed or self._failure is not None:
+            raise DiskFailedError(self._failure or "the disk is closed")
         assert not self._writing, "a step is being written"
         step = Step(
             items=sorted((key, encode_record(key, record)) for key, record in batch.puts),
@@ -304,7 +306,7 @@ def _open_environment(folder: Path, map_bytes: int) -> lmdb.Environment:
 
 def _create(folder: Path) -> None:
     """Creates the data file with its two empty databases, whole or not at all."""
-    new = folder / _NEW_FOLDER
+    new = folder / NEW_FOLDER
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir()
     with _open_environment(new, MIB) as env:
