@@ -274,8 +274,8 @@ async def _evaluate_all(requests: list[Request[Any]], step: Step) -> Request[Any
     breath = BREATH_OPS
     for request in requests:
         try:
-            while not request.evaluate(step):  # a long one
-                await asyncio.sleep(0)  # noqa: ASYNC110 - others' turn; nothing is waited for
+            while not request.evaluate(step):  # noqa: ASYNC110 - a long one: others' turn
+                await asyncio.sleep(0)
         except DamagedError as error:
             request.refuse(error)
             return request
