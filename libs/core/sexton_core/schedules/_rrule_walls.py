@@ -38,6 +38,12 @@ _YEARLY, _MONTHLY, _WEEKLY = range(3)
 _UNITS: Final = {4: 3600, 5: 60, 6: 1}
 """Seconds of HOURLY, MINUTELY and SECONDLY."""
 
+_MIDNIGHT: Final[dict[str, tuple[int, ...]]] = {
+    "byhour": (0,),
+    "byminute": (0,),
+    "bysecond": (0,),
+}
+
 _DATE_PARTS: Final = {
     "BYMONTH": "bymonth",
     "BYMONTHDAY": "bymonthday",
@@ -169,7 +175,6 @@ class DailyWalls:
         seconds = rule.by.get("BYSECOND", (dtstart.second,))
         times = len(hours) * len(minutes) * len(seconds)
         whole = {"byhour": hours, "byminute": minutes, "bysecond": seconds}
-        midnight: dict[str, tuple[int, ...]] = {"byhour": (0,), "byminute": (0,), "bysecond": (0,)}
         in_sets = "BYSETPOS" in rule.by and times > 1
         if in_sets and times > _MAX_SET_TIMES:
             raise ScheduleError(
@@ -181,7 +186,7 @@ class DailyWalls:
             else sorted(h * 3600 + m * 60 + s for h in hours for m in minutes for s in seconds)
         )
         self._in_sets: Final = in_sets
-        self._walk: Final = CalendarWalk(rule, dtstart, whole if in_sets else midnight)
+        self._walk: Final = CalendarWalk(rule, dtstart, whole if in_sets else _MIDNIGHT)
 
     def at_or_after(self, wall: int) -> int | None:
         """Returns the first member not earlier than `wall`."""
@@ -220,26 +225,23 @@ class FineWalls:
         minutes = rule.by.get("BYMINUTE", (dtstart.minute,)) if unit == 3600 else (0,)
         seconds = rule.by.get("BYSECOND", (dtstart.second,)) if unit > 1 else (0,)
         self._members: Final = sorted(m * 60 + s for m in minutes for s in seconds)
-        self._hours: Final = frozenset(rule.by.get("BYHOUR", range(24)))
-        self._minutes: Final = frozenset(
-            rule.by.get("BYMINUTE", range(60)) if unit < 3600 else range(60)
-        )
+        hours = rule.by.get("BYHOUR", range(24))
+        in_hour = rule.by.get("BYMINUTE", range(60)) if unit < 3600 else range(60)
+        # The beginnings of the minutes of a day that fit, in seconds.
+        self._fitting: Final = [h * 3600 + m * 60 for h in hours for m in in_hour]
         self._seconds: Final = frozenset(
             rule.by.get("BYSECOND", range(60)) if unit == 1 else range(60)
         )
         self._dates: CalendarWalk | None = None
         if rule.days or any(key in rule.by for key in _DATE_PARTS):
-            midnight: dict[str, tuple[int, ...]] = {
-                "byhour": (0,),
-                "byminute": (0,),
-                "bysecond": (0,),
-            }
             by_date = Rule(frequency=DAILY, week_start=rule.week_start, by=rule.by, days=rule.days)
-            self._dates = CalendarWalk(by_date, dtstart, midnight)
-        # Times of the day that the slots can ever reach.
+            self._dates = CalendarWalk(by_date, dtstart, _MIDNIGHT)
+        # Of the times of a day that the slots reach at all, does any fit?
+        fitting = frozenset(self._fitting)
         stride = gcd(self._step, DAY_SECONDS)
         self._possible: Final = any(
-            self._fits_time(time) for time in range(self._base % stride, DAY_SECONDS, stride)
+            time - time % 60 in fitting and time % 60 in self._seconds
+            for time in range(self._base % stride, DAY_SECONDS, stride)
         )
 
     def at_or_after(self, wall: int) -> int | None:
@@ -249,17 +251,16 @@ class FineWalls:
         index = (wall - self._base) // self._step
         for _ in range(_MAX_STEPS):
             slot = self._base + index * self._step
-            misfit = self._misfit(slot)
-            if misfit is None:
+            fits_from = self._fits_from(slot)
+            if fits_from is None:
+                return None
+            if fits_from == slot:
                 member = bisect_left(self._members, wall - slot)
                 if member < len(self._members):
                     return slot + self._members[member]
                 index += 1
-                continue
-            end = misfit[1]
-            if end is None:
-                return None
-            index = max(index + 1, -((self._base - end) // self._step))
+            else:
+                index = max(index + 1, -((self._base - fits_from) // self._step))
         return None
 
     def at_or_before(self, wall: int) -> int | None:
@@ -271,47 +272,47 @@ class FineWalls:
             if index < 0:
                 return None
             slot = self._base + index * self._step
-            misfit = self._misfit(slot)
-            if misfit is None:
+            fits_until = self._fits_until(slot)
+            if fits_until is None:
+                return None
+            if fits_until == slot:
                 member = bisect_right(self._members, wall - slot)
                 if member:
                     return slot + self._members[member - 1]
                 index -= 1
-                continue
-            begin = misfit[0]
-            if begin is None:
-                return None
-            index = min(index - 1, (begin - 1 - self._base) // self._step)
+            else:
+                index = min(index - 1, (fits_until - self._base) // self._step)
         return None
 
-    def _misfit(self, slot: int) -> tuple[int | None, int | None] | None:
-        """Returns the stretch [begin, end) around a slot in which none fits; None where it fits.
-
-        A None in the stretch means: nothing on that side for ever.
-        """
-        if self._dates is not None:
-            midnight = slot - slot % DAY_SECONDS
-            following = self._dates.at_or_after(midnight)
-            if following != midnight:
-                last = self._dates.at_or_before(midnight)
-                return (None if last is None else last + DAY_SECONDS), following
+    def _fits_from(self, slot: int) -> int | None:
+        """Returns the slot if it fits, else a later wall second before which none does."""
         time = slot % DAY_SECONDS
-        if time // 3600 not in self._hours:
-            begin = slot - slot % 3600
-            return begin, begin + 3600
-        if time // 60 % 60 not in self._minutes:
-            begin = slot - slot % 60
-            return begin, begin + 60
-        if time % 60 not in self._seconds:
-            return slot, slot + 1
-        return None
+        midnight = slot - time
+        if self._dates is not None:
+            day = self._dates.at_or_after(midnight)
+            if day != midnight:
+                return day
+        index = bisect_right(self._fitting, time) - 1
+        if index >= 0 and time < self._fitting[index] + 60:
+            return slot if time % 60 in self._seconds else slot + 1
+        if index + 1 < len(self._fitting):
+            return midnight + self._fitting[index + 1]
+        return midnight + DAY_SECONDS
 
-    def _fits_time(self, time: int) -> bool:
-        return (
-            time // 3600 in self._hours
-            and time // 60 % 60 in self._minutes
-            and time % 60 in self._seconds
-        )
+    def _fits_until(self, slot: int) -> int | None:
+        """Returns the slot if it fits, else an earlier wall second after which none does."""
+        time = slot % DAY_SECONDS
+        midnight = slot - time
+        if self._dates is not None:
+            day = self._dates.at_or_before(midnight)
+            if day != midnight:
+                return None if day is None else day + DAY_SECONDS - 1
+        index = bisect_right(self._fitting, time) - 1
+        if index < 0:
+            return midnight - 1
+        if time < self._fitting[index] + 60:
+            return slot if time % 60 in self._seconds else slot - 1
+        return midnight + self._fitting[index] + 59
 
 
 def rule_walls(rule: Rule, dtstart: datetime) -> DailyWalls | FineWalls:

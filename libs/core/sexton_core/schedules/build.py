@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from sexton_core.cron import CronSchedule, EveryMacro, build_cron, parse
 from sexton_core.dst import resolve
 from sexton_core.errors import NeverFiresError, ScheduleError
-from sexton_core.instants import MIN_INSTANT, MINUTE, SECOND, Duration, Instant, format_duration
+from sexton_core.instants import MIN_INSTANT, SECOND, Instant, format_duration
 from sexton_core.schedule import Schedule
 from sexton_core.schedules.at import AtSchedule
 from sexton_core.schedules.bounds import Bounded, Limited
@@ -42,8 +42,6 @@ from sexton_core.zones import Zone, get_zone
 
 MAX_CACHED: Final = 16_384
 """Schedules that a cache keeps, the most recently asked for."""
-
-_FIELDS_WITHOUT_SECONDS: Final = 5
 
 _Built: TypeAlias = tuple[tuple["Part", ...], Schedule, Schedule | None]
 
@@ -307,8 +305,5 @@ def _exclusions(
     for expression in calendar.crons:
         seed = f"{job.namespace}/{job.name}" if job is not None else None
         cron = build_cron(expression, timezone=zone.key, dst=spec.dst, seed=seed)
-        fields = len(cron.spec.text.split())
-        # A macro stands for five fields.
-        resolution_ns: Duration = MINUTE if fields <= _FIELDS_WITHOUT_SECONDS else SECOND
-        found.append(CronExclusion(calendar.name, Memo(cron), zone, resolution_ns))
+        found.append(CronExclusion(calendar.name, cron))
     return found

@@ -10,9 +10,11 @@ from datetime import date
 from typing import Final, NamedTuple, Protocol
 
 from sexton_core._civil import DAY_SECONDS, day_number
+from sexton_core.cron import CronSchedule, CronSpec
 from sexton_core.errors import NeverFiresError, ScheduleError
-from sexton_core.instants import MINUTE, SECOND, Duration, Instant
+from sexton_core.instants import DAY, SECOND, Duration, Instant
 from sexton_core.schedule import Schedule
+from sexton_core.schedules.memo import Memo
 from sexton_core.schedules.spec import CalendarSpec
 from sexton_core.zones import Zone
 
@@ -22,9 +24,17 @@ MAX_ENTRIES: Final = 10_000
 MAX_CRONS: Final = 20
 """Cron expressions of one calendar; each is asked for each candidate."""
 
-MAX_STEPS: Final = 100_000
+MAX_STEPS: Final = 20_000
 """Candidates in a row that may be excluded. A schedule of which so many are, one after the other
-and not in one stretch, is taken never to fire: only cron expressions can do that."""
+and not in one stretch, is taken never to fire again."""
+
+MAX_EXCLUDED: Final[Duration] = 400 * 366 * DAY
+"""Likewise for a time this long: dates, weekdays and week numbers repeat within it."""
+
+
+_FIELDS_WITHOUT_SECONDS: Final = 5
+_EVERY_60TH: Final = (1 << 60) - 1
+_EVERY_HOUR: Final = (1 << 24) - 1
 
 
 class Span(NamedTuple):
@@ -83,25 +93,34 @@ class DayExclusion:
 
 
 class CronExclusion:
-    """The times of a cron expression, each with the second or the minute that it names."""
+    """The times of a cron expression, each with the second or the minute that it names.
 
-    __slots__ = ("_name", "_resolution_ns", "_schedule", "_zone")
+    Where an expression takes every minute of its hours, the answer is the hour, and the day where
+    it takes every hour: these are steps that a search is spared.
+    """
 
-    def __init__(self, name: str, schedule: Schedule, zone: Zone, resolution_ns: Duration) -> None:
-        """Keeps the parts; `resolution_ns` is a second or a minute."""
-        assert resolution_ns in (SECOND, MINUTE), "cron names minutes or seconds"
+    __slots__ = ("_cron", "_name", "_resolution", "_schedule")
+
+    def __init__(self, name: str, cron: CronSchedule) -> None:
+        """Finds the longest unit that is covered whole."""
         self._name: Final = name
-        self._schedule: Final = schedule
-        self._zone: Final = zone
-        self._resolution_ns: Final = resolution_ns
+        self._cron: Final = cron
+        self._schedule: Final = Memo(cron)
+        self._resolution: Final = _resolution(cron.spec)
 
     def span(self, t: Instant) -> Span | None:
-        """Returns the minute, or second, around `t` if the expression fires at its beginning."""
-        offset = self._zone.offset(t // SECOND) * SECOND
-        begin = t - (t + offset) % self._resolution_ns
-        if self._schedule.next_after(begin - 1) != begin:
+        """Returns the unit around `t` if the expression fires at its beginning."""
+        second = t // SECOND
+        segment = self._cron.zone.segment(second)
+        begin = second - (second + segment.offset) % self._resolution
+        if self._cron.spec.wildcard:
+            wall = begin + segment.offset
+            if self._cron.walls.at_or_after(wall) != wall:
+                return None
+        elif self._schedule.next_after(begin * SECOND - 1) != begin * SECOND:
             return None
-        return Span(begin, begin + self._resolution_ns, self._name)
+        end = min(begin + self._resolution, segment.end)
+        return Span(max(begin, segment.start) * SECOND, end * SECOND, self._name)
 
 
 class Excluding:
@@ -119,25 +138,31 @@ class Excluding:
 
     def next_after(self, t: Instant) -> Instant | None:
         """Returns the first nominal time later than `t` that no calendar excludes."""
+        latest: Instant | None = None
         for _ in range(MAX_STEPS):
             due = self._inner.next_after(t)
-            if due is None:
+            if due is None or (latest is not None and due > latest):
                 return None
             span = self.excluded(due)
             if span is None:
                 return due
+            if latest is None:
+                latest = due + MAX_EXCLUDED
             t = span.end - 1
         return None
 
     def previous_before(self, t: Instant) -> Instant | None:
         """Returns the last nominal time earlier than `t` that no calendar excludes."""
+        earliest: Instant | None = None
         for _ in range(MAX_STEPS):
             due = self._inner.previous_before(t)
-            if due is None:
+            if due is None or (earliest is not None and due < earliest):
                 return None
             span = self.excluded(due)
             if span is None:
                 return due
+            if earliest is None:
+                earliest = due - MAX_EXCLUDED
             t = span.begin
         return None
 
@@ -152,6 +177,17 @@ class Excluding:
     def explain(self) -> str:
         """Adds the calendars' names to the other schedule's text."""
         return f"{self._inner.explain()}, except on {', '.join(self._names)}"
+
+
+def _resolution(spec: CronSpec) -> int:
+    """Returns the seconds of the longest unit of which a wildcard expression takes all or none."""
+    # A macro stands for five fields.
+    seconds = len(spec.text.split()) > _FIELDS_WITHOUT_SECONDS
+    if seconds and spec.second.mask != _EVERY_60TH:
+        return 1
+    if not spec.wildcard or spec.minute.mask != _EVERY_60TH:
+        return 1 if seconds and not spec.wildcard else 60
+    return DAY_SECONDS if spec.hour.mask == _EVERY_HOUR else 3600
 
 
 def _day(on: date) -> int:
