@@ -34,6 +34,10 @@ from sexton_runtime.rpc.wire import (
 from sexton_runtime.secrets import Access
 from sexton_runtime.telemetry import Telemetry
 
+SHORTEST_S = 0.001
+"""With less time left than this a call is not begun: its answer would come too late, and a deadline
+of nothing would still have an effect."""
+
 Guard = Callable[[str, Metadata], None]
 """Looks at a call's method and metadata and raises an error of the tree to refuse it."""
 
@@ -147,7 +151,7 @@ class CallGate(aio.ServerInterceptor):
         for guard in self._guards:
             guard(method, metadata)
         remaining_s = context.time_remaining()
-        if remaining_s is not None and remaining_s <= 0:
+        if remaining_s is not None and remaining_s < SHORTEST_S:
             raise errors.DeadlineExceeded("the deadline had passed when the call was begun")
         trace = metadata.get(TRACEPARENT, "")
         return trace if isinstance(trace, str) else ""
