@@ -1,0 +1,214 @@
+"""Leases: S3, S4 and the holders' side of S5.
+
+A lease ends by a release, by an acquire that replaces it, or by expiry, which is what is left. An
+expiry must not come before the lease's full time of the *store's awake time* since the last renewal
+that was answered: awake time is real time at the store's rate without what it slept, so real time
+between the sending of that renewal and the expiry, on the store's clock, bounds it from above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from sexton_runtime.kv.types import LEASE_PREFIX
+from sexton_sim.check.verdict import Verdict
+from sexton_sim.history import Call, Durable, History, text
+from sexton_store.cluster import decode_lease
+from sexton_store.history import Change
+
+_COUNTED_NS = 250_000_000
+"""What the store may count of a sleep of its own."""
+_ROUNDING_NS = 1_000_000
+_MARGIN = 0.1
+"""A holder acts for 0.8 of its lease's time: good for clocks whose rates differ by a fifth."""
+STORE = "store"
+
+
+class _End(NamedTuple):
+    revision: int
+    entry: Durable
+
+
+def check_leases(history: History, verdict: Verdict) -> None:
+    """Follows every lease from its creation to its end."""
+    ended: dict[tuple[str, int], _End] = {}
+    created: dict[tuple[str, int], str] = {}
+    last_token: dict[str, int] = {}
+    clock = _StoreClock(history)
+    for entry in history.commits:
+        for change in entry.commit.changes:
+            if not change.key.startswith(LEASE_PREFIX):
+                continue
+            name = text(change.key.removeprefix(LEASE_PREFIX))
+            if change.before is not None:
+                token = change.before.create_revision
+                ended[name, token] = _End(entry.commit.revision, entry)
+                _check_end(name, token, change, entry, history, clock, verdict)
+            if change.after is not None:
+                token = change.after.create_revision
+                verdict.checked["S3"] += 1
+                if change.before is not None:
+                    verdict.violate("S4", f"lease {name} was written over", [entry.commit])
+                if token <= last_token.get(name, 0):
+                    verdict.violate("S3", f"a token of lease {name} did not rise", [entry.commit])
+                last_token[name] = token
+                created[name, token] = decode_lease(change.after.value)[0]
+    _check_answers(history.calls, created, ended, verdict)
+    _check_acts(history, ended, verdict)
+
+
+def _check_end(  # noqa: PLR0917 - one caller
+    name: str,
+    token: int,
+    change: Change,
+    entry: Durable,
+    history: History,
+    clock: _StoreClock,
+    verdict: Verdict,
+) -> None:
+    verdict.checked["S4"] += 1
+    if entry.begun_ns is None:
+        verdict.unknown("when leases ended: the log has no times (S4)")
+        return
+    begun_ns = entry.begun_ns
+    if _asked_for(name, token, history.calls, begun_ns):
+        return
+    assert change.before is not None
+    ttl_ns = decode_lease(change.before.value)[1] * 1_000_000
+    since_ns, why = clock.started_before(begun_ns), "the store's start"
+    for call in history.calls:
+        if call.outcome != "ok" or not since_ns < call.invoked_ns < begun_ns:
+            continue
+        if _extends(call, name, token):
+            since_ns, why = call.invoked_ns, f"{call.process}'s {call.name}"
+    awake_ns = clock.awake_ns(since_ns, begun_ns)
+    if awake_ns + _ROUNDING_NS < ttl_ns:
+        verdict.violate(
+            "S4",
+            f"lease {name} (token {token}) expired {awake_ns / 1e9:.3f} s of the store's awake "
+            f"time after {why}, before its {ttl_ns / 1e9:.3f} s",
+            [entry.commit, f"counted from {since_ns} to {begun_ns}"],
+        )
+
+
+def _asked_for(name: str, token: int, calls: Iterable[Call], begun_ns: int) -> bool:
+    """Tells whether anybody had asked for this end: a release, or an acquire that replaces it."""
+    for call in calls:
+        if call.invoked_ns > begun_ns or call.args.get("name") != name:
+            continue
+        released = call.name == "release" and call.args["token"] == token
+        replaced = call.name == "acquire" and call.args["replaces"] == token
+        if released or replaced:
+            return True
+    return False
+
+
+def _extends(call: Call, name: str, token: int) -> bool:
+    if call.name == "acquire":
+        result = call.result
+        return bool(result["granted"]) and (call.args["name"], result["token"]) == (name, token)
+    if call.name == "renew":
+        return [name, token] in [
+            list(lease)
+            for lease, renewed in zip(call.args["leases"], call.result["renewed"], strict=True)
+            if renewed
+        ]
+    return False
+
+
+def _check_answers(
+    calls: Iterable[Call],
+    created: dict[tuple[str, int], str],
+    ended: dict[tuple[str, int], _End],
+    verdict: Verdict,
+) -> None:
+    for call in calls:
+        if call.outcome != "ok":
+            continue
+        if call.name == "acquire" and call.result["granted"]:
+            lease = (call.args["name"], call.result["token"])
+            verdict.checked["S4"] += 1
+            if created.get(lease) != call.args["holder"]:
+                verdict.violate(
+                    "S4", f"lease {lease} was granted, but the log has no such lease", [call]
+                )
+        elif call.name == "renew":
+            for (name, token), renewed in zip(
+                call.args["leases"], call.result["renewed"], strict=True
+            ):
+                end = ended.get((name, token))
+                if renewed and end is not None and _over(end, call):
+                    verdict.violate(
+                        "S4",
+                        f"lease {name} (token {token}) was renewed after its end",
+                        [call, end.entry.commit],
+                    )
+        elif call.name == "release" and call.result["revision"]:
+            end = ended.get((call.args["name"], call.args["token"]))
+            if end is None or end.revision != call.result["revision"]:
+                verdict.violate("S4", "a release was answered that the log does not have", [call])
+
+
+def _over(end: _End, call: Call) -> bool:
+    return end.entry.durable_ns is not None and end.entry.durable_ns < call.invoked_ns
+
+
+def _check_acts(history: History, ended: dict[tuple[str, int], _End], verdict: Verdict) -> None:
+    """A holder never believes that it holds a lease which the store has given away."""
+    rates = [note.facts["rate"] for note in history.of("clock") if note.what == "rate"]
+    if any(abs(rate - 1.0) > _MARGIN for rate in rates):
+        verdict.unknown("whether holders stopped in time: clocks ran at other rates (S4)")
+        return
+    for note in history.of("exec"):
+        if note.what != "act":
+            continue
+        verdict.checked["S4"] += 1
+        end = ended.get((note.facts["lease"], note.facts["token"]))
+        if end is None or end.entry.begun_ns is None or note.at_ns <= end.entry.begun_ns:
+            continue
+        verdict.violate(
+            "S4",
+            f"{note.target} took itself for the holder of {note.facts['lease']} (token "
+            f"{note.facts['token']}) after the store had ended it",
+            [note, end.entry.commit],
+        )
+
+
+class _StoreClock:
+    """The store's awake time between two moments, from above, by what was done to it."""
+
+    def __init__(self, history: History) -> None:
+        self._starts: list[int] = [0]
+        self._sleeps: list[tuple[int, int]] = []
+        self._rates: list[tuple[int, float]] = [(0, 1.0)]
+        asleep: int | None = None
+        for note in history.notes:
+            if note.target != STORE:
+                continue
+            if note.what == "start":
+                self._starts.append(note.at_ns)
+            elif note.what in {"suspend", "sleep"} and asleep is None:
+                asleep = note.at_ns
+            elif note.what in {"resume", "wake", "crash", "reboot"} and asleep is not None:
+                self._sleeps.append((asleep, note.at_ns))
+                asleep = None
+            elif note.what == "rate":
+                self._rates.append((note.at_ns, note.facts["rate"]))
+
+    def started_before(self, at_ns: int) -> int:
+        return max(start for start in self._starts if start <= at_ns)
+
+    def awake_ns(self, since_ns: int, until_ns: int) -> int:
+        fastest = max(
+            rate
+            for index, (at_ns, rate) in enumerate(self._rates)
+            if at_ns <= until_ns
+            and (index + 1 == len(self._rates) or self._rates[index + 1][0] >= since_ns)
+        )
+        total = until_ns - since_ns
+        for asleep, awake in self._sleeps:
+            slept = min(awake, until_ns) - max(asleep, since_ns)
+            if slept > _COUNTED_NS:
+                total -= slept - _COUNTED_NS
+        return int(total * fastest)
