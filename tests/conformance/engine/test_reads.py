@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from conformance.engine.steps import commit, on_every_engine, put, revision
-from conformance.engine.worlds import Store
+from conformance.engine.worlds import Store, World
 
 from sexton.errors import InvalidArgument, TooLarge
 from sexton_runtime.kv.engine import Engine
@@ -71,7 +71,7 @@ async def test_a_scan_without_bounds_reads_everything(store: Store) -> None:
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_pages_cover_the_range_once(world, reverse: bool) -> None:
+def test_pages_cover_the_range_once(world: World, *, reverse: bool) -> None:
     async def scenario(store: Store) -> None:
         keys = await fill(store.engine, 25)
         found = await pages(store.engine, b"p/", prefix_end(b"p/"), 10, reverse=reverse)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 from conformance.engine.steps import commit, delete, is_value, on_every_engine, put, read, revision
@@ -178,7 +179,7 @@ async def test_acknowledged_revisions_are_distinct_and_rise_with_time(store: Sto
     rounds = [
         await asyncio.gather(*(put(engine, b"k%d" % n, b"") for n in range(20))) for _ in range(5)
     ]
-    for earlier, later in zip(rounds, rounds[1:], strict=False):
+    for earlier, later in itertools.pairwise(rounds):
         assert max(earlier) < min(later)
     assert len({number for numbers in rounds for number in numbers}) == 100
 
