@@ -5,6 +5,7 @@ What survives a `crash()` is exactly what was durable at that moment. The seams 
 - `before_durable` and `before_return` are awaited inside `write`, before and after the step becomes
   durable: a slow disk, a crash in between, a gate that a test opens;
 - `capacity_bytes` bounds the size, the last `reserve_bytes` of it for steps that may use them;
+  `jammed` refuses every step, as a disk that others have filled to the last byte;
 - `fail_next()` makes the next step fail with an unknown outcome, with or without its effect.
 """
 
@@ -116,6 +117,7 @@ class MemoryDisk:
     ) -> None:
         self.capacity_bytes = capacity_bytes
         self.reserve_bytes = reserve_bytes
+        self.jammed = False
         self.before_durable: Hook | None = None
         self.before_return: Hook | None = None
         self.writes = 0
@@ -194,6 +196,8 @@ class MemoryDisk:
         capacity = self.capacity_bytes - (0 if use_reserve else self.reserve_bytes)
         if size > max(capacity, self._state.used_bytes if use_reserve else 0):
             raise DiskFullError(f"{size} bytes do not fit in {capacity}")
+        if self.jammed:
+            raise DiskFullError("nothing fits any more")
         if self._history is not None and batch.history:
             self._history.append(batch.history)
         if self.before_durable is not None:

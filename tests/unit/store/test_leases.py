@@ -79,9 +79,7 @@ def test_another_token_renews_ends_and_drops_nothing(table: LeaseTable, token: i
 def test_the_first_of_many_to_run_out_is_found_although_others_were_renewed() -> None:
     table = LeaseTable()
     for number in range(5):
-        table.grant(
-            f"l{number}", holder="h", token=1, ttl_ms=100 + number, value=b"", awake_ns=0
-        )
+        table.grant(f"l{number}", holder="h", token=1, ttl_ms=100 + number, value=b"", awake_ns=0)
     for number in (0, 1, 3, 4):
         table.renew(f"l{number}", 1, 90 * MS)
     assert table.due(101 * MS) == []

@@ -377,9 +377,7 @@ def test_the_record_says_all() -> None:
     machine = Machine()
     machine.wall_ns += 10 * YEAR
     machine.run(S)
-    assert machine.mesh.record() == ClockRecord(
-        "boot-1", 51 * S, T0 + S, 10 * YEAR, DISPUTED, 1
-    )
+    assert machine.mesh.record() == ClockRecord("boot-1", 51 * S, T0 + S, 10 * YEAR, DISPUTED, 1)
 
 
 @pytest.mark.parametrize("seed", range(30))
