@@ -4,8 +4,8 @@ A room's ``config.py`` declares a frozen dataclass whose fields carry their boun
 description (`typing.Annotated` with `pydantic.Field`). A section `store` with a field `listen` is
 then set by the flag `--listen` (or `--store-listen` where the section is not the program's own), by
 `SEXTON_STORE_LISTEN`, or by `listen` under `[store]` in the TOML file, which one file may hold for
-the whole mesh. An empty variable counts as not set. Unknown flags and unknown keys in a section are
-errors; unknown variables are not, because other programs set variables of that prefix too.
+the whole mesh. An empty flag or variable counts as not set. Unknown flags and unknown keys in a
+section are errors; unknown variables are not, because other programs set some of that prefix too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import dataclasses
 import difflib
 import os
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -55,12 +55,13 @@ class Sources:
     def load(self, kind: type[ConfigT], section: str) -> ConfigT:
         """Makes the section's configuration. Raises `ConfigError` naming everything wrong."""
         names = [field.name for field in _fields(kind)]
+        secret = {field.name for field in _fields(kind) if not field.repr}
         table = self._table(section, names)
         values: dict[str, Any] = {}
         origins: dict[str, str] = {}
         for name in names:
             variable = variable_name(section, name)
-            if self._flags.get(f"{section}.{name}") is not None:
+            if self._flags.get(f"{section}.{name}") not in (None, ""):
                 values[name] = self._flags[f"{section}.{name}"]
                 origins[name] = "a flag"
             elif self._environment.get(variable):
@@ -70,7 +71,7 @@ class Sources:
         try:
             return TypeAdapter(kind).validate_python(values)
         except ValidationError as error:
-            lines = [_explain(section, detail, origins) for detail in error.errors()]
+            lines = [_explain(section, detail, origins, secret) for detail in error.errors()]
             raise ConfigError("\n".join(lines)) from None
 
     def _table(self, section: str, names: Sequence[str]) -> Mapping[str, Any]:
@@ -93,10 +94,14 @@ def variable_name(section: str, name: str) -> str:
 def add_flags(
     parser: argparse.ArgumentParser, kind: type[Any], section: str, *, own: bool = False
 ) -> None:
-    """Adds a flag per field; those of the program's own section have no prefix."""
+    """Adds a flag per field; those of the program's own section have no prefix.
+
+    Fields that the dataclass does not show (`repr=False`) are secrets, which a command line would
+    show to every user of the machine: they have no flag.
+    """
     hints = get_type_hints(kind, include_extras=True)
     group = parser.add_argument_group(f"{section} (variables {PREFIX}{section.upper()}_...)")
-    for field in _fields(kind):
+    for field in (field for field in _fields(kind) if field.repr):
         flag = field.name if own else f"{section}_{field.name}"
         switch = isinstance(field.default, bool)
         group.add_argument(
@@ -143,12 +148,14 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"file {path}: is not TOML: {error}") from error
 
 
-def _explain(section: str, detail: Any, origins: Mapping[str, str]) -> str:
+def _explain(section: str, detail: Any, origins: Mapping[str, str], secret: Container[str]) -> str:
     name = str(detail["loc"][0]) if detail["loc"] else ""
     if detail["type"] in ("missing", "missing_argument"):
         flag = name.replace("_", "-")
         return f"{section}.{name}: is missing; set --{flag} or {variable_name(section, name)}"
     where = f"{section}.{name}" if name else section
     value = shown(detail["input"]) if name in origins else "the combination"
+    if name in secret:
+        value = "the secret"
     message = str(detail["msg"]).removeprefix("Value error, ")
     return f"{where}: {value} from {origins.get(name, 'the defaults')} can't be used; {message}"

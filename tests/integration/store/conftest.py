@@ -33,8 +33,8 @@ def make_store(tmp_path: Path) -> Iterator[Callable[..., StoreProcess]]:
     """Makes stores of a test's own; they end with it."""
     made: list[StoreProcess] = []
 
-    def make(*flags: str) -> StoreProcess:
-        made.append(StoreProcess(tmp_path / f"store-{len(made)}", *flags))
+    def make(*flags: str, secured: bool = True) -> StoreProcess:
+        made.append(StoreProcess(tmp_path / f"store-{len(made)}", *flags, secured=secured))
         return made[-1]
 
     yield make

@@ -25,11 +25,12 @@ SERVING = health_pb2.HealthCheckResponse.SERVING
 class StoreProcess:
     """One store's process and folder; `start` may follow on an end of any kind."""
 
-    def __init__(self, folder: Path, *flags: str) -> None:
+    def __init__(self, folder: Path, *flags: str, secured: bool = True) -> None:
         self.folder = folder
         self.address = ""
         self.process: subprocess.Popen[str] | None = None
-        self._flags = ("--secrets-dir", str(folder / "secrets"), *flags)
+        secrets = ("--secrets-dir", str(folder / "secrets")) if secured else ()
+        self._flags = (*secrets, *flags)
 
     def spawn(self, *flags: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "sexton_store", "--data", str(self.folder / "data")]
@@ -55,10 +56,13 @@ class StoreProcess:
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
         """Sends the signal and gives the exit code and what was written to stderr."""
+        self.send(signal.SIGCONT)
+        self.send(number)
+        return self.ended()
+
+    def ended(self) -> tuple[int, str]:
+        """Waits for the end and gives the exit code and what was written to stderr."""
         assert self.process is not None
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGCONT)
-            self.process.send_signal(number)
         _, stderr = self.process.communicate(timeout=20)
         return self.process.returncode, stderr
 

@@ -1,7 +1,7 @@
 """Configuration: who wins, and what is said about what is wrong."""
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +16,7 @@ class Bakery:
     town: Annotated[str, Field(description="where it stands")]
     ovens: Annotated[int, Field(ge=1, le=9, description="how many, 100% hot")] = 2
     open: bool = False
+    recipe: str = field(default="", repr=False)
 
 
 @pytest.fixture
@@ -110,3 +111,14 @@ def test_flags_are_made_of_the_fields(capsys: pytest.CaptureFixture[str]) -> Non
     assert sources.load(Bakery, "branch") == Bakery(town="Kiel")
     parser.print_help()
     assert "how many, 100% hot (default: 2)" in capsys.readouterr().out
+
+
+def test_what_is_not_to_be_shown_has_no_flag_and_is_in_no_message(file: Path) -> None:
+    parser = argparse.ArgumentParser()
+    add_flags(parser, Bakery, "bakery", own=True)
+    assert "--recipe" not in parser.format_help()
+
+    file.write_text("[bakery]\ntown = 'Ulm'\nrecipe = 4711\n")
+    with pytest.raises(ConfigError, match=r"bakery.recipe: the secret from file") as raised:
+        Sources(environment={}, file=file).load(Bakery, "bakery")
+    assert "4711" not in str(raised.value)
