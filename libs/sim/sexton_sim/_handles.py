@@ -7,7 +7,7 @@ import contextvars
 from collections.abc import Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from sexton_sim.process import Process, close_coroutine
+from sexton_sim.process import PROCESS, Process, close_coroutine
 
 if TYPE_CHECKING:
     from sexton_sim.loop import SimLoop
@@ -16,10 +16,12 @@ T = TypeVar("T")
 
 
 class SimFuture(asyncio.Future[T]):
-    """A future that hashes by its number."""
+    """A future that hashes by its number and knows whose it is."""
 
     def __init__(self, *, loop: asyncio.AbstractEventLoop) -> None:
-        self._number = next(cast("SimLoop", loop).numbers)
+        sim_loop = cast("SimLoop", loop)
+        self._number = next(sim_loop.numbers)
+        self.process = PROCESS.get(sim_loop.system)
         super().__init__(loop=loop)
 
     def __hash__(self) -> int:
@@ -27,7 +29,7 @@ class SimFuture(asyncio.Future[T]):
 
 
 class SimTask(asyncio.Task[T]):
-    """A task that hashes by its number and remembers its context."""
+    """A task that hashes by its number and knows whose it is."""
 
     def __init__(
         self,
@@ -38,7 +40,8 @@ class SimTask(asyncio.Task[T]):
         context: contextvars.Context,
     ) -> None:
         self._number = next(loop.numbers)
-        self.sim_context = context
+        self.process = context.get(PROCESS) or loop.system
+        self._sim_context = context
         super().__init__(cast("Any", coro), loop=loop, name=name, context=context)
 
     def __hash__(self) -> int:
@@ -47,7 +50,7 @@ class SimTask(asyncio.Task[T]):
     def abandon(self) -> None:
         """Closes the coroutine of a killed process; the task never ends."""
         self._log_destroy_pending = False
-        close_coroutine(self.get_coro(), self.sim_context)
+        close_coroutine(self.get_coro(), self._sim_context)
 
 
 class Handle(asyncio.Handle):

@@ -374,7 +374,8 @@ class SimLoop(RefusingLoop):
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Tells of an error that nobody awaits; one of a dead process does not count."""
-        if not PROCESS.get(self.system).alive or self._closed:
+        owner = getattr(context.get("future") or context.get("task"), "process", None)
+        if not (owner or PROCESS.get(self.system)).alive or self._closed:
             return
         if self._exception_handler is not None:
             self._exception_handler(self, context)

@@ -170,8 +170,8 @@ class RecordedStore:
         finally:
             await updates.aclose()  # type: ignore[attr-defined]
 
-    def _invoke(self, name: str, **args: Any) -> int:
-        return self._recorder.invoke(self._process, name, **args)
+    def _invoke(self, call: str, **args: Any) -> int:
+        return self._recorder.invoke(self._process, call, **args)
 
     @contextmanager
     def _outcome(self, *calls: int) -> Iterator[None]:

@@ -56,7 +56,7 @@ def check_registers(
             verdict.violate(
                 "S1",
                 f"no order of the {len(steps)} calls on {key} explains their answers",
-                [step for step in steps[:8]],
+                list(steps[:8]),
             )
 
 

@@ -44,7 +44,7 @@ class _Picture:
                 self._apply(kind, key, value, mod_revision, within=self._revision if synced else 0)
             self._revision, self._synced = revision, synced
             if synced and (number % _EVERY == 0 or number == len(updates)):
-                self._compare(update)
+                self._compare()
 
     def _apply(self, kind: str, key: str, value: str, mod_revision: int, *, within: int) -> None:
         if kind == "DELETE":
@@ -61,7 +61,7 @@ class _Picture:
             self._violate(f"told {key} = {value!r} at {mod_revision}", f"the log says {record}")
         self._keys[key] = (value, mod_revision)
 
-    def _compare(self, update: dict[str, Any]) -> None:
+    def _compare(self) -> None:
         expected = {
             text(key): (text(record.value), record.mod_revision)
             for key, record in self._log.below(self._prefix, self._revision).items()
@@ -79,7 +79,5 @@ class _Picture:
             self._keys = expected  # so that one gap is told once
 
     def _violate(self, what: str, event: object) -> None:
-        prefix = self._call.args["prefix"]
-        self._verdict.violate(
-            "S18", f"the watch of {self._call.process} on {prefix} {what}", [event]
-        )
+        watch = f"the watch of {self._call.process} on {self._call.args['prefix']}"
+        self._verdict.violate("S18", f"{watch} {what}", [event])

@@ -16,7 +16,7 @@ class WriteRules:
     """The key table of a workload: what each write must have compared."""
 
     fenced: tuple[str, ...] = ()
-    """Below `prefix/{lease}/`: a fence of that lease. The value begins with its token and a colon."""
+    """Below `prefix/{lease}/`: a fence of that lease. Values begin with its token and a colon."""
     compared: tuple[str, ...] = ()
     """Below these: the key's own revision, value or absence."""
     counters: tuple[str, ...] = ()
