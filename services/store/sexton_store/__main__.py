@@ -11,6 +11,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
+from sexton.errors import OutcomeUnknown, SextonError
 from sexton_runtime.clock import SystemClock
 from sexton_runtime.config import ConfigError, Sources, add_flags, parse_flags
 from sexton_runtime.lifecycle import ExitCode
@@ -22,13 +23,22 @@ from sexton_runtime.telemetry import TelemetryConfig, open_telemetry
 from sexton_runtime.version import software_version
 from sexton_store.app import Store, prefer_writer_thread
 from sexton_store.backup_stream import BackupStream
+from sexton_store.cluster import NewerFormatError
 from sexton_store.config import StoreConfig
 from sexton_store.disk import DamagedError, DiskFailedError, DiskFullError
 from sexton_store.folder import FolderLockedError
 from sexton_store.history import FileHistory
 from sexton_store.lmdb_disk import LmdbDisk
 
-_CANNOT_START = (FolderLockedError, DamagedError, DiskFullError, DiskFailedError, OSError)
+_CANNOT_START = (
+    FolderLockedError,
+    NewerFormatError,
+    DamagedError,
+    DiskFullError,
+    DiskFailedError,
+    SextonError,
+    OSError,
+)
 """What keeps a store from starting and has a message that says what to do."""
 
 
@@ -46,6 +56,9 @@ def main(arguments: Sequence[str] | None = None, *, program: str = "sexton_store
     except ConfigError as error:
         _complain(program, error)
         return ExitCode.USAGE
+    except OutcomeUnknown as error:
+        _complain(program, error)
+        return ExitCode.RESTART
     except _CANNOT_START as error:
         _complain(program, error)
         return ExitCode.FAILED
