@@ -190,7 +190,7 @@ class StepWriter:
         """
         if isinstance(error, DiskFullError | lmdb.MapFullError):
             return True
-        code = error.code if isinstance(error, lmdb.Error) else getattr(error, "errno", None)
+        code = getattr(error, "code" if isinstance(error, lmdb.Error) else "errno", None)
         short_write = code == errno.EIO and free_bytes(self._folder) < SHORT_WRITE_FREE_BYTES
         if code not in FULL_ERRNOS and not short_write:
             return False
