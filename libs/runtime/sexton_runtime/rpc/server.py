@@ -10,7 +10,7 @@ from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from sexton_runtime import semconv
-from sexton_runtime.binding import check_listen, parse_address
+from sexton_runtime.binding import check_listen
 from sexton_runtime.randomness import Randomness
 from sexton_runtime.rpc import health
 from sexton_runtime.rpc.gate import CallGate, Guard
@@ -79,7 +79,6 @@ class RpcServer:
 
     async def start(self) -> None:
         """Binds and listens. Raises `OSError` where the address is taken."""
-        parse_address(self._listen, "listen")
         self.port = self._transport.bind(self._server, self._listen)
         await self._server.start()
 
