@@ -55,7 +55,7 @@ def explore(
 
 
 def _way(came_from: dict[Any, Any], state: Any) -> Iterator[str]:
-    steps = []
+    steps: list[str] = []
     while (step := came_from[state]) is not None:
         label, state = step
         steps.append(label)
