@@ -66,15 +66,14 @@ async def test_a_read_waits_for_what_its_snapshot_shows_to_be_known(rig: Rig) ->
     rig.disk.before_return = gate
     commit = rig.begin(rig.engine.commit(puts(b"k")))
     await gate.reached.wait()
-    reading = [rig.begin(rig.engine.get([b"k"])), rig.begin(rig.engine.scan())]
+    getting, scanning = rig.begin(rig.engine.get([b"k"])), rig.begin(rig.engine.scan())
     await asyncio.sleep(1)
-    assert not any(read.done() for read in reading)
+    assert not (getting.done() or scanning.done())
     gate.open()
     (result,) = await commit
-    for read in reading:
-        snapshot = await read
-        assert snapshot.revision == result.revision
-        assert snapshot.kvs[0].create_revision == result.revision
+    snapshot, page = await getting, await scanning
+    assert snapshot.revision == page.revision == result.revision
+    assert snapshot.kvs[0].create_revision == page.kvs[0].create_revision == result.revision
 
 
 @simulated

@@ -238,17 +238,15 @@ async def test_acquire_and_release_in_one_step_leave_nothing(rig: Rig) -> None:
     blocking = rig.begin(rig.engine.commit([Txn(then=(Put(b"k", b""),))]))
     await gate.reached.wait()
     token = rig.revision + 2
-    calls = [
-        rig.begin(rig.engine.acquire_lease("l", "a", 1_000)),
-        rig.begin(rig.engine.acquire_lease("l", "b", 1_000)),
-        rig.begin(rig.engine.release_lease("l", token)),
-        rig.begin(rig.engine.acquire_lease("l", "c", 1_000)),
-        rig.begin(rig.engine.acquire_lease("l", "d", 1_000, replaces=token + 2)),
-    ]
+    a = rig.begin(rig.engine.acquire_lease("l", "a", 1_000))
+    b = rig.begin(rig.engine.acquire_lease("l", "b", 1_000))
+    release = rig.begin(rig.engine.release_lease("l", token))
+    c = rig.begin(rig.engine.acquire_lease("l", "c", 1_000))
+    d = rig.begin(rig.engine.acquire_lease("l", "d", 1_000, replaces=token + 2))
     await asyncio.sleep(0)
     gate.open()
     await blocking
-    first, second, released, third, fourth = await asyncio.gather(*calls)
+    first, second, released, third, fourth = await asyncio.gather(a, b, release, c, d)
     assert (first.granted, first.lease.token) == (True, token)
     assert (second.granted, second.lease.token, second.lease.holder) == (False, token, "a")
     assert released == token + 1

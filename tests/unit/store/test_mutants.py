@@ -1,0 +1,231 @@
+"""The tests are tested: each of these faults, put into the engine, must be caught."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from conformance.engine import test_leases as leases
+from conformance.engine import test_transactions as transactions
+from conformance.engine import test_watch as watches
+from conformance.engine.worlds import MemoryWorld
+from unit.store import test_engine as engine
+from unit.store import test_engine_leases as engine_leases
+from unit.store import test_mesh_clock as mesh_clock
+
+from sexton_runtime.kv.types import Compare, Target
+from sexton_store.leases import AwakeClock, LeaseTable
+from sexton_store.machine import Step
+from sexton_store.mesh_clock import MeshClock
+from sexton_store.requests import AcquireRequest, CommitRequest
+from sexton_store.timekeeper import Timekeeper
+from sexton_store.watch import WatchHub
+from sexton_store.writer import Writer
+
+Patch = pytest.MonkeyPatch
+Mutation = Callable[[Patch], None]
+
+
+def acknowledged_before_the_commit(patch: Patch) -> None:
+    evaluate = CommitRequest.evaluate
+
+    def settle_at_once(self: Any, step: Step) -> bool:
+        done = evaluate(self, step)
+        self.settle()
+        return done
+
+    patch.setattr(CommitRequest, "evaluate", settle_at_once)
+
+
+def watchers_told_before_the_commit(patch: Patch) -> None:
+    write = Writer._write
+    batch = Writer._batch
+
+    def remember(self: Any, step: Step) -> Any:
+        self.early = step.events
+        return batch(self, step)
+
+    async def tell(self: Any, *arguments: Any, **options: Any) -> None:
+        self.hub.publish(self.early)
+        await write(self, *arguments, **options)
+
+    patch.setattr(Writer, "early", [], raising=False)
+    patch.setattr(Writer, "_batch", remember)
+    patch.setattr(Writer, "_write", tell)
+
+
+def reads_do_not_wait_for_publication(patch: Patch) -> None:
+    async def at_once(self: Any, revision: int) -> None:
+        return
+
+    patch.setattr(Writer, "published", at_once)
+
+
+def a_renewal_accepted_while_expiring(patch: Patch) -> None:
+    patch.setattr(LeaseTable, "end", lambda self, name, token: None)
+
+
+def a_token_is_not_compared_when_renewing(patch: Patch) -> None:
+    renew = LeaseTable.renew
+
+    def any_token(self: Any, name: str, token: int, awake_ns: int) -> Any:
+        held = self._held.get(name)
+        return renew(self, name, held.token if held else token, awake_ns)
+
+    patch.setattr(LeaseTable, "renew", any_token)
+
+
+def leases_by_the_wall_clock(patch: Patch) -> None:
+    patch.setattr(Timekeeper, "awake_ns", lambda self: self._clock.wall_ns())
+
+
+def suspended_time_is_counted(patch: Patch) -> None:
+    def count_all(self: Any, monotonic_ns: int) -> int:
+        self._awake_ns += max(0, monotonic_ns - self._seen_ns)
+        self._seen_ns = monotonic_ns
+        return int(self._awake_ns)
+
+    patch.setattr(AwakeClock, "look", count_all)
+
+
+def a_lease_granted_although_held(patch: Patch) -> None:
+    evaluate = AcquireRequest.evaluate
+
+    def replace_whatever_stands(self: Any, step: Step) -> bool:
+        self.replaces = step.header(b"leases/" + self._wanted.name.encode())[0]
+        return evaluate(self, step)
+
+    patch.setattr(AcquireRequest, "evaluate", replace_whatever_stands)
+
+
+def no_fence_compare(patch: Patch) -> None:
+    holds = Step._holds
+
+    def without_fence(self: Any, compare: Compare) -> bool:
+        return compare.target is Target.CREATE_REVISION or holds(self, compare)
+
+    patch.setattr(Step, "_holds", without_fence)
+
+
+def a_refused_transaction_takes_a_revision(patch: Patch) -> None:
+    evaluate = Step.evaluate
+
+    def take_one(self: Any, txn: Any) -> Any:
+        before = self.revision
+        result = evaluate(self, txn)
+        self.revision = max(self.revision, before + 1)
+        return result
+
+    patch.setattr(Step, "evaluate", take_one)
+
+
+def a_transaction_does_not_see_its_predecessors(patch: Patch) -> None:
+    patch.setattr(Step, "header", lambda self, key: self._view.header(key) or (0, 0, 0))
+
+
+def a_revision_is_split_for_watchers(patch: Patch) -> None:
+    publish = WatchHub.publish
+
+    def split(self: Any, entries: Any) -> None:
+        publish(self, [e._replace(events=(event,)) for e in entries for event in e.events])
+
+    patch.setattr(WatchHub, "publish", split)
+
+
+def a_watch_from_the_past_starts_now(patch: Patch) -> None:
+    start = WatchHub.open
+
+    def start_now(self: Any, prefix: bytes, start_revision: int, *, keys_only: bool) -> Any:
+        return start(self, prefix, 0, keys_only=keys_only)
+
+    patch.setattr(WatchHub, "open", start_now)
+
+
+def late_requests_are_applied(patch: Patch) -> None:
+    patch.setattr(Writer, "_drop", lambda self, request: None)
+    gather = Writer._gather
+
+    def without_deadlines(self: Any) -> Any:
+        for lane in self.lanes._lanes:
+            for request in lane:
+                request.deadline_s = None
+        return gather(self)
+
+    patch.setattr(Writer, "_gather", without_deadlines)
+
+
+def mesh_time_follows_the_wall_clock_back(patch: Patch) -> None:
+    patch.setattr(MeshClock, "now", lambda self, boot_ns, wall_ns: wall_ns)
+
+
+def on_memory(test: Callable[..., Any]) -> Callable[[], None]:
+    return lambda: test(MemoryWorld(None))  # type: ignore[arg-type]
+
+
+CAUGHT_BY: list[tuple[Mutation, Callable[[], Any]]] = [
+    (
+        acknowledged_before_the_commit,
+        engine.test_nothing_is_told_before_its_commit_has_returned,
+    ),
+    (
+        watchers_told_before_the_commit,
+        engine.test_nothing_is_told_before_its_commit_has_returned,
+    ),
+    (
+        reads_do_not_wait_for_publication,
+        engine.test_a_read_waits_for_what_its_snapshot_shows_to_be_known,
+    ),
+    (
+        a_renewal_accepted_while_expiring,
+        engine_leases.test_no_renewal_once_the_expiry_is_on_its_way,
+    ),
+    (
+        a_token_is_not_compared_when_renewing,
+        on_memory(leases.test_replacing_releases_and_acquires_in_two_revisions),
+    ),
+    (leases_by_the_wall_clock, engine_leases.test_a_jump_of_the_wall_clock_takes_nobodys_lease),
+    (suspended_time_is_counted, engine_leases.test_a_stopped_store_takes_nobodys_lease),
+    (
+        a_lease_granted_although_held,
+        on_memory(leases.test_a_held_lease_is_not_given_to_another),
+    ),
+    (no_fence_compare, on_memory(leases.test_the_fence_refuses_whoever_has_been_replaced)),
+    (
+        a_refused_transaction_takes_a_revision,
+        on_memory(transactions.test_a_refused_transaction_leaves_the_revision_unchanged),
+    ),
+    (
+        a_transaction_does_not_see_its_predecessors,
+        on_memory(transactions.test_a_transaction_sees_its_predecessors_in_the_same_commit),
+    ),
+    (
+        a_revision_is_split_for_watchers,
+        on_memory(watches.test_a_revision_comes_whole_and_in_the_transactions_order),
+    ),
+    (
+        a_watch_from_the_past_starts_now,
+        on_memory(watches.test_after_a_restart_the_window_starts_anew_and_says_so),
+    ),
+    (
+        late_requests_are_applied,
+        engine.test_a_suspended_store_applies_nothing_blindly_when_it_wakes,
+    ),
+    (
+        mesh_time_follows_the_wall_clock_back,
+        lambda: mesh_clock.test_any_other_step_is_disputed_and_time_goes_on(-3_600 * 10**9),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("mutation", "test"), [pytest.param(m, t, id=m.__name__) for m, t in CAUGHT_BY]
+)
+def test_the_mutant_is_caught(
+    mutation: Mutation, test: Callable[[], Any], monkeypatch: Patch
+) -> None:
+    test()
+    mutation(monkeypatch)
+    with pytest.raises((AssertionError, asyncio.TimeoutError, pytest.fail.Exception)):
+        test()
