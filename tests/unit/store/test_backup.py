@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+from crc32c import crc32c
+
+from sexton_runtime.clock import SystemClock
+from sexton_runtime.kv.types import Put, Txn
+from sexton_runtime.randomness import SeededRandomness, SystemRandomness
+from sexton_store.backup import FolderNotEmptyError, Restored, live_copy, read_chunks, restore
+from sexton_store.disk import DamagedError, DiskFullError
+from sexton_store.doctor import examine
+from sexton_store.engine import EmbeddedEngine
+from sexton_store.folder import DATA_FILE, FolderLockedError
+from sexton_store.lmdb_disk import LmdbConfig, LmdbDisk
+
+pytestmark = pytest.mark.slow  # every test starts a process or two
+
+SMALL = LmdbConfig(reserve_bytes=0, verify_up_to_bytes=0)
+
+
+class Wall(SystemClock):
+    """The system's clocks, but the wall shows what the test says."""
+
+    def __init__(self, wall_s: int) -> None:
+        super().__init__()
+        self.wall_s = wall_s
+
+    def wall_ns(self) -> int:
+        return self.wall_s * 1_000_000_000
+
+
+class Running:
+    """A store's disk and engine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.disk = LmdbDisk.open(folder, SMALL)
+        self.engine = EmbeddedEngine(self.disk, SystemClock(), SeededRandomness(str(folder)))
+
+    async def __aenter__(self) -> EmbeddedEngine:
+        await self.engine.start()
+        return self.engine
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.engine.stop()
+        await self.disk.close()
+
+
+async def put(engine: EmbeddedEngine, key: bytes, value: bytes = b"value") -> int:
+    [result] = await engine.commit([Txn(then=(Put(key, value),))])
+    return result.revision
+
+
+async def backed_up(folder: Path, to: Path, keys: int = 10) -> Path:
+    """Gives a backup of a store at revision `keys` + 1, with one lease."""
+    async with Running(folder) as engine:
+        for number in range(keys):
+            await put(engine, b"key/%02d" % number)
+        await engine.acquire_lease("leader", "old holder", 1_000)
+        async with live_copy(folder) as copy:
+            shutil.copyfile(copy.path, to)
+    return to
+
+
+def copies(folder: Path) -> list[Path]:
+    return list(folder.glob("copy-*"))
+
+
+def restored(backup: Path, folder: Path, *, wall_s: int = 1_000, replace: bool = False) -> Restored:
+    return restore(
+        backup, folder, replace=replace, clock=Wall(wall_s), randomness=SystemRandomness()
+    )
+
+
+async def test_a_live_copy_is_whole_compact_and_consistent(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    async with Running(folder) as engine:
+        for number in range(10):
+            await put(engine, b"key/%02d" % number, bytes(10_000))
+        async with live_copy(folder) as copy:
+            await put(engine, b"later")
+            content = copy.path.read_bytes()
+            chunks = list(read_chunks(copy))
+        assert (copy.revision, copy.records, copy.total_bytes) == (10, 10, len(content))
+        assert len(content) < (folder / DATA_FILE).stat().st_size
+        assert b"".join(data for data, _ in chunks) == content
+        assert chunks[-1][1] == crc32c(content)
+        assert copies(folder) == []
+        assert await put(engine, b"still writing") == 12
+
+
+async def test_a_copy_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
+    async with Running(tmp_path) as engine:
+        await put(engine, b"key")
+
+        async def copy() -> None:
+            async with live_copy(tmp_path):
+                await asyncio.sleep(60)
+
+        copying = asyncio.create_task(copy())
+        await asyncio.sleep(0.02)
+        copying.cancel()
+        await asyncio.wait([copying])
+        assert copies(tmp_path) == []
+        assert await put(engine, b"key") == 2
+
+
+async def test_a_copy_needs_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Running(tmp_path):
+        monkeypatch.setattr("sexton_store.backup.free_bytes", lambda _: 4096)
+        with pytest.raises(DiskFullError, match="there is less room"):
+            async with live_copy(tmp_path):
+                pass
+
+
+async def test_a_restored_store_has_all_and_goes_on_above(tmp_path: Path) -> None:
+    backup = await backed_up(tmp_path / "old", tmp_path / "backup")
+    result = restored(backup, tmp_path / "new", wall_s=1_000)
+    assert result.revision == 1_000 * 2**21
+    assert (result.backup_revision, result.replaced_revision) == (11, None)
+    assert result.records == 11
+    assert examine(tmp_path / "new").healthy
+    async with Running(tmp_path / "new") as engine:
+        assert engine.incarnation == result.incarnation
+        page = await engine.scan(b"key/", b"key0")
+        assert [kv.create_revision for kv in page.kvs] == list(range(1, 11))
+        assert await put(engine, b"next") == 1_000 * 2**21 + 1
+
+
+async def test_leases_are_kept_and_run_out(tmp_path: Path) -> None:
+    backup = await backed_up(tmp_path / "old", tmp_path / "backup")
+    restored(backup, tmp_path / "new")
+    async with Running(tmp_path / "new") as engine:
+        [lease] = await engine.list_leases()
+        assert (lease.name, lease.holder, lease.token) == ("leader", "old holder", 11)
+        assert 0 < lease.remaining_ms <= 1_000
+        refused = await engine.acquire_lease("leader", "new holder", 1_000)
+        assert not refused.granted
+
+
+async def test_restoring_twice_gives_rising_revisions_and_other_incarnations(
+    tmp_path: Path,
+) -> None:
+    backup = await backed_up(tmp_path / "old", tmp_path / "backup")
+    folder = tmp_path / "new"
+    first = restored(backup, folder, wall_s=1_000)
+    async with Running(folder) as engine:
+        token = (await engine.acquire_lease("other", "h", 1_000)).lease.token
+    second = restored(backup, folder, wall_s=1_000, replace=True)
+    assert second.replaced_revision == token
+    assert second.revision == token + 1
+    third = restored(backup, folder, wall_s=999, replace=True)
+    assert third.revision == second.revision + 1
+    assert len({first.incarnation, second.incarnation, third.incarnation}) == 3
+    assert first.cluster_id == second.cluster_id == third.cluster_id
+
+
+async def test_a_restore_above_the_backup_even_if_the_wall_clock_is_wrong(tmp_path: Path) -> None:
+    backup = await backed_up(tmp_path / "old", tmp_path / "backup")
+    assert restored(backup, tmp_path / "new", wall_s=0).revision == 12
+
+
+async def test_a_wall_clock_beyond_all_revisions_is_refused(tmp_path: Path) -> None:
+    backup = await backed_up(tmp_path / "old", tmp_path / "backup")
+    with pytest.raises(ValueError, match=r"beyond 2\^53"):
+        restored(backup, tmp_path / "new", wall_s=2**32)
+    assert not (tmp_path / "new" / DATA_FILE).exists()
+
+
+async def test_a_folder_with_anything_in_it_is_not_replaced_unasked(tmp_path: Path) -> None:
+    backup = await backed_up(tmp_path / "old", tmp_path / "backup")
+    folder = tmp_path / "new"
+    folder.mkdir()
+    (folder / "letter.txt").write_text("dear")
+    with pytest.raises(FolderNotEmptyError, match=r"not empty \(letter.txt\)"):
+        restored(backup, folder)
+    restored(backup, folder, replace=True)
+    assert (folder / "letter.txt").read_text() == "dear"
+
+
+async def test_a_running_store_is_not_replaced(tmp_path: Path) -> None:
+    backup = await backed_up(tmp_path / "old", tmp_path / "backup")
+    async with Running(tmp_path / "new"):
+        with pytest.raises(FolderLockedError):
+            restored(backup, tmp_path / "new", replace=True)
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped"])
+async def test_a_damaged_backup_changes_nothing(tmp_path: Path, damage: str) -> None:
+    backup = await backed_up(tmp_path / "old", tmp_path / "backup")
+    content = backup.read_bytes()
+    spoilt = {
+        "cut": content[:-4096],
+        "flipped": content.replace(b"value", b"valve", 1),
+    }[damage]
+    assert spoilt != content
+    backup.write_bytes(spoilt)
+    before = (tmp_path / "old" / DATA_FILE).read_bytes()
+    with pytest.raises(DamagedError):
+        restored(backup, tmp_path / "old", replace=True)
+    assert (tmp_path / "old" / DATA_FILE).read_bytes() == before
+    async with Running(tmp_path / "old") as engine:
+        assert await put(engine, b"key") == 12
+
+
+async def test_damaged_data_can_be_replaced(tmp_path: Path) -> None:
+    backup = await backed_up(tmp_path / "old", tmp_path / "backup")
+    (tmp_path / "old" / DATA_FILE).write_bytes(b"lost")
+    result = restored(backup, tmp_path / "old", replace=True)
+    assert result.replaced_revision is None
+    assert result.revision == 1_000 * 2**21
