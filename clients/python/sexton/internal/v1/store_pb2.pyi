@@ -42,7 +42,9 @@ class _OutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Outcome.Value
     OUTCOME_TOO_LATE: _Outcome.ValueType  # 4
     """Mesh time is above `not_after_time_ns`; nothing was written."""
     OUTCOME_NO_SPACE: _Outcome.ValueType  # 5
-    """The store is full and the transaction may not use the reserve; nothing was written."""
+    """The store is full and the transaction may not use the reserve; nothing was written. Its
+    neighbours in the request were evaluated as if it had never been there.
+    """
 
 class Outcome(_Outcome, metaclass=_OutcomeEnumTypeWrapper):
     """Outcome is what became of a transaction."""
@@ -58,7 +60,9 @@ OUTCOME_TOO_EARLY: Outcome.ValueType  # 3
 OUTCOME_TOO_LATE: Outcome.ValueType  # 4
 """Mesh time is above `not_after_time_ns`; nothing was written."""
 OUTCOME_NO_SPACE: Outcome.ValueType  # 5
-"""The store is full and the transaction may not use the reserve; nothing was written."""
+"""The store is full and the transaction may not use the reserve; nothing was written. Its
+neighbours in the request were evaluated as if it had never been there.
+"""
 Global___Outcome: _TypeAlias = Outcome  # noqa: Y015
 
 class _ClockState:
@@ -222,7 +226,9 @@ class Txn(_message.Message):
     NOT_AFTER_TIME_NS_FIELD_NUMBER: _builtins.int
     USE_RESERVE_FIELD_NUMBER: _builtins.int
     not_before_time_ns: _builtins.int
-    """Refused as TOO_EARLY while mesh time is below this (inclusive bound: equal is in time). 0: no bound."""
+    """Refused as TOO_EARLY while mesh time is below this (inclusive bound: equal is in time). 0: no
+    bound. Both bounds are looked at before the compares; outside them neither branch is written.
+    """
     not_after_time_ns: _builtins.int
     """Refused as TOO_LATE once mesh time is above this (equal is in time). 0: no bound."""
     use_reserve: _builtins.bool
@@ -842,7 +848,9 @@ class AcquireLeaseRequest(_message.Message):
     value: _builtins.bytes
     """What the holder wants known, at most 4 KiB."""
     replaces: _builtins.int
-    """The token of a lease that this one replaces: it is released first. 0: none."""
+    """The token of a lease that this one replaces: it is released first (two revisions, both in one
+    durable step). 0: none. Another token than the standing lease's changes nothing.
+    """
     def __init__(
         self,
         *,

@@ -151,6 +151,11 @@ class StoreServiceServicer:
         its own result and its own revision; one that is refused never aborts its neighbours. Answered
         only after everything that it wrote is durable. NOT idempotent by itself: after an unknown
         outcome (UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED) the caller compares and reads.
+
+        Requests that wait at the same time are evaluated in any order, small ones before bulk: who
+        needs an order waits for the answer or puts both into one request. One whose deadline has
+        passed or whose caller has gone before it is evaluated is dropped whole; once evaluated it is
+        carried through.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -168,8 +173,8 @@ class StoreServiceServicer:
         """Streams the changes below a prefix, in order of revision, each revision whole and once, without
         a gap, from a given revision on. OUT_OF_RANGE with ERROR_REASON_COMPACTED when the start has left the
         bounded window (relist, then watch), with ERROR_REASON_FUTURE_REVISION when it lies beyond the next
-        one. A watcher that reads too slowly is cut: RESOURCE_EXHAUSTED, ERROR_REASON_SLOW_WATCHER; it resumes
-        from the last revision that it has seen.
+        one. A watcher is cut when a change that it has yet to read leaves the window:
+        RESOURCE_EXHAUSTED, ERROR_REASON_SLOW_WATCHER; it relists. Changes outside its prefix never cut it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -178,7 +183,9 @@ class StoreServiceServicer:
     def AcquireLease(self, request, context):
         """Creates the lease's key if it is absent, or after releasing it if its token is the one named as
         `replaces`. The fencing token is the revision of that commit. Repeating it with the same holder
-        is safe: the answer then shows the holder's own lease as the one that stands.
+        is safe: the answer then shows the holder's own lease as the one that stands (not renewed, with
+        the value it had). Its time begins when it is durable. An expiry that is due is evaluated
+        before every acquire. May use the reserve of a full store (else RESOURCE_EXHAUSTED).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -186,7 +193,9 @@ class StoreServiceServicer:
 
     def RenewLease(self, request, context):
         """Moves the deadlines of up to `Limits.max_leases_per_renew` leases, in memory only: no commit, no
-        revision, never behind commits. Idempotent.
+        revision, never behind commits. Idempotent. In time until the end of the lease - expiry, release
+        or replacement - is evaluated, be its deadline over or not; refused from then on, also where
+        that end then finds no space: such a lease stands, unrenewable, until its expiry succeeds.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -229,7 +238,9 @@ class StoreServiceServicer:
 
     def AcceptClock(self, request, context):
         """Settles a dispute: lets mesh time follow the wall clock. Refused (ABORTED,
-        ERROR_REASON_STALE_REVISION) when the dispute is not the one that the caller has seen.
+        ERROR_REASON_STALE_REVISION) when the dispute is not the last one: another jump of the wall
+        clock and a reboot of the machine give an open dispute a new number. Answered when durable.
+        Idempotent: accepting the last dispute once it is settled changes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

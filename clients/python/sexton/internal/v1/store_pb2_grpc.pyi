@@ -62,6 +62,11 @@ class StoreServiceStub:
     its own result and its own revision; one that is refused never aborts its neighbours. Answered
     only after everything that it wrote is durable. NOT idempotent by itself: after an unknown
     outcome (UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED) the caller compares and reads.
+
+    Requests that wait at the same time are evaluated in any order, small ones before bulk: who
+    needs an order waits for the answer or puts both into one request. One whose deadline has
+    passed or whose caller has gone before it is evaluated is dropped whole; once evaluated it is
+    carried through.
     """
     CommitStream: _grpc.StreamStreamMultiCallable[_store_pb2.CommitStreamRequest, _store_pb2.CommitStreamResponse]
     """Commit as a stream: requests are numbered by the caller, answered in any order, each after it
@@ -71,17 +76,21 @@ class StoreServiceStub:
     """Streams the changes below a prefix, in order of revision, each revision whole and once, without
     a gap, from a given revision on. OUT_OF_RANGE with ERROR_REASON_COMPACTED when the start has left the
     bounded window (relist, then watch), with ERROR_REASON_FUTURE_REVISION when it lies beyond the next
-    one. A watcher that reads too slowly is cut: RESOURCE_EXHAUSTED, ERROR_REASON_SLOW_WATCHER; it resumes
-    from the last revision that it has seen.
+    one. A watcher is cut when a change that it has yet to read leaves the window:
+    RESOURCE_EXHAUSTED, ERROR_REASON_SLOW_WATCHER; it relists. Changes outside its prefix never cut it.
     """
     AcquireLease: _grpc.UnaryUnaryMultiCallable[_store_pb2.AcquireLeaseRequest, _store_pb2.AcquireLeaseResponse]
     """Creates the lease's key if it is absent, or after releasing it if its token is the one named as
     `replaces`. The fencing token is the revision of that commit. Repeating it with the same holder
-    is safe: the answer then shows the holder's own lease as the one that stands.
+    is safe: the answer then shows the holder's own lease as the one that stands (not renewed, with
+    the value it had). Its time begins when it is durable. An expiry that is due is evaluated
+    before every acquire. May use the reserve of a full store (else RESOURCE_EXHAUSTED).
     """
     RenewLease: _grpc.UnaryUnaryMultiCallable[_store_pb2.RenewLeaseRequest, _store_pb2.RenewLeaseResponse]
     """Moves the deadlines of up to `Limits.max_leases_per_renew` leases, in memory only: no commit, no
-    revision, never behind commits. Idempotent.
+    revision, never behind commits. Idempotent. In time until the end of the lease - expiry, release
+    or replacement - is evaluated, be its deadline over or not; refused from then on, also where
+    that end then finds no space: such a lease stands, unrenewable, until its expiry succeeds.
     """
     ReleaseLease: _grpc.UnaryUnaryMultiCallable[_store_pb2.ReleaseLeaseRequest, _store_pb2.ReleaseLeaseResponse]
     """Deletes the lease's key if its token is the given one: a commit. Idempotent in effect."""
@@ -95,7 +104,9 @@ class StoreServiceStub:
     """Tells mesh time and how it stands to the store's wall clock. Idempotent."""
     AcceptClock: _grpc.UnaryUnaryMultiCallable[_store_pb2.AcceptClockRequest, _store_pb2.AcceptClockResponse]
     """Settles a dispute: lets mesh time follow the wall clock. Refused (ABORTED,
-    ERROR_REASON_STALE_REVISION) when the dispute is not the one that the caller has seen.
+    ERROR_REASON_STALE_REVISION) when the dispute is not the last one: another jump of the wall
+    clock and a reboot of the machine give an open dispute a new number. Answered when durable.
+    Idempotent: accepting the last dispute once it is settled changes nothing.
     """
 
 @_typing.type_check_only
@@ -127,6 +138,11 @@ class StoreServiceAsyncStub(StoreServiceStub):
     its own result and its own revision; one that is refused never aborts its neighbours. Answered
     only after everything that it wrote is durable. NOT idempotent by itself: after an unknown
     outcome (UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED) the caller compares and reads.
+
+    Requests that wait at the same time are evaluated in any order, small ones before bulk: who
+    needs an order waits for the answer or puts both into one request. One whose deadline has
+    passed or whose caller has gone before it is evaluated is dropped whole; once evaluated it is
+    carried through.
     """
     CommitStream: _aio.StreamStreamMultiCallable[_store_pb2.CommitStreamRequest, _store_pb2.CommitStreamResponse]  # type: ignore[assignment]
     """Commit as a stream: requests are numbered by the caller, answered in any order, each after it
@@ -136,17 +152,21 @@ class StoreServiceAsyncStub(StoreServiceStub):
     """Streams the changes below a prefix, in order of revision, each revision whole and once, without
     a gap, from a given revision on. OUT_OF_RANGE with ERROR_REASON_COMPACTED when the start has left the
     bounded window (relist, then watch), with ERROR_REASON_FUTURE_REVISION when it lies beyond the next
-    one. A watcher that reads too slowly is cut: RESOURCE_EXHAUSTED, ERROR_REASON_SLOW_WATCHER; it resumes
-    from the last revision that it has seen.
+    one. A watcher is cut when a change that it has yet to read leaves the window:
+    RESOURCE_EXHAUSTED, ERROR_REASON_SLOW_WATCHER; it relists. Changes outside its prefix never cut it.
     """
     AcquireLease: _aio.UnaryUnaryMultiCallable[_store_pb2.AcquireLeaseRequest, _store_pb2.AcquireLeaseResponse]  # type: ignore[assignment]
     """Creates the lease's key if it is absent, or after releasing it if its token is the one named as
     `replaces`. The fencing token is the revision of that commit. Repeating it with the same holder
-    is safe: the answer then shows the holder's own lease as the one that stands.
+    is safe: the answer then shows the holder's own lease as the one that stands (not renewed, with
+    the value it had). Its time begins when it is durable. An expiry that is due is evaluated
+    before every acquire. May use the reserve of a full store (else RESOURCE_EXHAUSTED).
     """
     RenewLease: _aio.UnaryUnaryMultiCallable[_store_pb2.RenewLeaseRequest, _store_pb2.RenewLeaseResponse]  # type: ignore[assignment]
     """Moves the deadlines of up to `Limits.max_leases_per_renew` leases, in memory only: no commit, no
-    revision, never behind commits. Idempotent.
+    revision, never behind commits. Idempotent. In time until the end of the lease - expiry, release
+    or replacement - is evaluated, be its deadline over or not; refused from then on, also where
+    that end then finds no space: such a lease stands, unrenewable, until its expiry succeeds.
     """
     ReleaseLease: _aio.UnaryUnaryMultiCallable[_store_pb2.ReleaseLeaseRequest, _store_pb2.ReleaseLeaseResponse]  # type: ignore[assignment]
     """Deletes the lease's key if its token is the given one: a commit. Idempotent in effect."""
@@ -160,7 +180,9 @@ class StoreServiceAsyncStub(StoreServiceStub):
     """Tells mesh time and how it stands to the store's wall clock. Idempotent."""
     AcceptClock: _aio.UnaryUnaryMultiCallable[_store_pb2.AcceptClockRequest, _store_pb2.AcceptClockResponse]  # type: ignore[assignment]
     """Settles a dispute: lets mesh time follow the wall clock. Refused (ABORTED,
-    ERROR_REASON_STALE_REVISION) when the dispute is not the one that the caller has seen.
+    ERROR_REASON_STALE_REVISION) when the dispute is not the last one: another jump of the wall
+    clock and a reboot of the machine give an open dispute a new number. Answered when durable.
+    Idempotent: accepting the last dispute once it is settled changes nothing.
     """
 
 class StoreServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -213,6 +235,11 @@ class StoreServiceServicer(metaclass=_abc_1.ABCMeta):
         its own result and its own revision; one that is refused never aborts its neighbours. Answered
         only after everything that it wrote is durable. NOT idempotent by itself: after an unknown
         outcome (UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED) the caller compares and reads.
+
+        Requests that wait at the same time are evaluated in any order, small ones before bulk: who
+        needs an order waits for the answer or puts both into one request. One whose deadline has
+        passed or whose caller has gone before it is evaluated is dropped whole; once evaluated it is
+        carried through.
         """
 
     @_abc_1.abstractmethod
@@ -234,8 +261,8 @@ class StoreServiceServicer(metaclass=_abc_1.ABCMeta):
         """Streams the changes below a prefix, in order of revision, each revision whole and once, without
         a gap, from a given revision on. OUT_OF_RANGE with ERROR_REASON_COMPACTED when the start has left the
         bounded window (relist, then watch), with ERROR_REASON_FUTURE_REVISION when it lies beyond the next
-        one. A watcher that reads too slowly is cut: RESOURCE_EXHAUSTED, ERROR_REASON_SLOW_WATCHER; it resumes
-        from the last revision that it has seen.
+        one. A watcher is cut when a change that it has yet to read leaves the window:
+        RESOURCE_EXHAUSTED, ERROR_REASON_SLOW_WATCHER; it relists. Changes outside its prefix never cut it.
         """
 
     @_abc_1.abstractmethod
@@ -246,7 +273,9 @@ class StoreServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_store_pb2.AcquireLeaseResponse, _abc.Awaitable[_store_pb2.AcquireLeaseResponse]]:
         """Creates the lease's key if it is absent, or after releasing it if its token is the one named as
         `replaces`. The fencing token is the revision of that commit. Repeating it with the same holder
-        is safe: the answer then shows the holder's own lease as the one that stands.
+        is safe: the answer then shows the holder's own lease as the one that stands (not renewed, with
+        the value it had). Its time begins when it is durable. An expiry that is due is evaluated
+        before every acquire. May use the reserve of a full store (else RESOURCE_EXHAUSTED).
         """
 
     @_abc_1.abstractmethod
@@ -256,7 +285,9 @@ class StoreServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_store_pb2.RenewLeaseResponse, _abc.Awaitable[_store_pb2.RenewLeaseResponse]]:
         """Moves the deadlines of up to `Limits.max_leases_per_renew` leases, in memory only: no commit, no
-        revision, never behind commits. Idempotent.
+        revision, never behind commits. Idempotent. In time until the end of the lease - expiry, release
+        or replacement - is evaluated, be its deadline over or not; refused from then on, also where
+        that end then finds no space: such a lease stands, unrenewable, until its expiry succeeds.
         """
 
     @_abc_1.abstractmethod
@@ -306,7 +337,9 @@ class StoreServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_store_pb2.AcceptClockResponse, _abc.Awaitable[_store_pb2.AcceptClockResponse]]:
         """Settles a dispute: lets mesh time follow the wall clock. Refused (ABORTED,
-        ERROR_REASON_STALE_REVISION) when the dispute is not the one that the caller has seen.
+        ERROR_REASON_STALE_REVISION) when the dispute is not the last one: another jump of the wall
+        clock and a reboot of the machine give an open dispute a new number. Answered when durable.
+        Idempotent: accepting the last dispute once it is settled changes nothing.
         """
 
 def add_StoreServiceServicer_to_server(servicer: StoreServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
