@@ -7,7 +7,7 @@ from typing import Final
 from sexton_core.errors import ScheduleError
 from sexton_core.instants import MAX_INSTANT, MIN_INSTANT, SECOND, Instant, format_instant
 
-MAX_INSTANTS: Final = 10_000
+MAX_INSTANTS: Final = 1_000
 """In one list; it is part of the job's definition, which has to stay small."""
 
 _SHOWN: Final = 3

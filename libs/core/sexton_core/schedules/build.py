@@ -153,8 +153,11 @@ class ScheduleCache:
         Raises:
             ScheduleError: as `build`.
         """
-        key: object = spec if not _depends_on_job(spec) else (spec, job)
+        key: object = spec
         found = self._shared.get(key)
+        if found is None and _depends_on_job(spec):
+            key = (spec, job)
+            found = self._shared.get(key)
         if found is None:
             parts = tuple(_remembering(_build_part(part, job)) for part in _parts_of(spec))
             nominal, unfiltered = _join(parts)

@@ -149,7 +149,7 @@ class UnionSpec:
     """Several schedules of one job: what any of them asks for, equal instants once."""
 
     parts: tuple[ScheduleSpec, ...]
-    """From 1 to 100."""
+    """From 1 to 20."""
 
 
 AnySpec: TypeAlias = ScheduleSpec | UnionSpec

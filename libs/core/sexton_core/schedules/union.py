@@ -7,7 +7,7 @@ from sexton_core.errors import ScheduleError
 from sexton_core.instants import Instant
 from sexton_core.schedule import Schedule
 
-MAX_PARTS: Final = 100
+MAX_PARTS: Final = 20
 """Schedules of one job; each costs one question per step."""
 
 

@@ -1,0 +1,1 @@
+"""What `sexton bench` measures."""

@@ -1,0 +1,24 @@
+"""The commands, one module each.
+
+To add one, write a module here with `register(app)` and put it into `_MODULES`. All modules are
+imported for `sexton --help`, so what is heavy is imported inside the command's function.
+"""
+
+import typer
+
+from sexton_cli.commands import backup as backup
+from sexton_cli.commands import bench as bench
+from sexton_cli.commands import clock as clock
+from sexton_cli.commands import doctor as doctor
+from sexton_cli.commands import preview as preview
+from sexton_cli.commands import schema as schema
+from sexton_cli.commands import simulate as simulate
+from sexton_cli.commands import store as store
+
+_MODULES = (preview, simulate, schema, store, doctor, backup, clock, bench)
+
+
+def register(app: typer.Typer) -> None:
+    """Registers every command, in the order in which the help shows them."""
+    for module in _MODULES:
+        module.register(app)

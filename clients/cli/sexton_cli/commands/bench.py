@@ -1,0 +1,36 @@
+"""`sexton bench`: measurements on this machine."""
+
+from typing import Annotated
+
+import typer
+
+from sexton_cli.output import print_json, print_table
+
+
+def register(app: typer.Typer) -> None:
+    """Registers the group and its commands."""
+    bench = typer.Typer(help="Measure this machine.", no_args_is_help=True, rich_markup_mode=None)
+    bench.callback()(_root)
+    bench.command("time")(time)
+    app.add_typer(bench, name="bench")
+
+
+def _root() -> None:
+    """Measure this machine."""
+
+
+def time(
+    jobs: Annotated[int, typer.Option(min=1, max=10_000_000, help="Jobs.")] = 1_000_000,
+    schedules: Annotated[
+        int, typer.Option(min=1, max=100_000, help="Distinct schedules that they share.")
+    ] = 1_000,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Measure the next times of many jobs, and a catch-up over ten years of seconds."""
+    from sexton_cli.bench.time import measure  # noqa: PLC0415 - heavy
+
+    measured = measure(jobs, schedules)
+    if json:
+        print_json(measured)
+    else:
+        print_table(("MEASURED", "VALUE"), list(measured.items()))

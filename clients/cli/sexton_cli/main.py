@@ -1,0 +1,78 @@
+"""The `sexton` command.
+
+Exit codes: 0 done, 2 the command line is wrong, 3 what it names does not exist, 4 refused, 5 a
+service is unavailable, 1 anything unexpected. Errors go to stderr, results to stdout.
+"""
+
+import os
+import sys
+
+import typer
+from typer.exceptions import Abort, Exit, TyperException
+
+from sexton_cli import commands
+from sexton_cli.errors import CliError
+from sexton_cli.output import visible
+
+_INTERRUPTED = 130
+"""128 + SIGINT, as shells have it."""
+
+
+def build_app() -> typer.Typer:
+    """Returns the application with every command registered."""
+    app = typer.Typer(
+        name="sexton",
+        help="A distributed job scheduler: runs other programs at the right time.",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    # A callback keeps subcommands even where only one is registered.
+    app.callback()(_root)
+    commands.register(app)
+    return app
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs the command line and exits."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: list[str]) -> int:
+    """Runs a command line and returns its exit code."""
+    try:
+        code = build_app()(arguments, prog_name="sexton", standalone_mode=False)
+        sys.stdout.flush()
+    except CliError as error:
+        return _fail(str(error), error.exit_code)
+    except TyperException as error:
+        return _fail(error.format_message(), error.exit_code)
+    except Exit as error:
+        return error.exit_code
+    except (Abort, KeyboardInterrupt):
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # The reader has gone (`| head`). Nothing may be written at exit any more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if os.environ.get("SEXTON_DEBUG"):
+            raise
+        name = type(error).__name__
+        return _fail(f"internal error, {name}: {error}; SEXTON_DEBUG=1 shows where", 1)
+    return code if isinstance(code, int) else 0
+
+
+def _root() -> None:
+    """A distributed job scheduler: runs other programs at the right time."""
+
+
+def _fail(message: str, code: int) -> int:
+    for line in message.splitlines():
+        sys.stderr.write(f"sexton: {visible(line)}\n")
+    return code
+
+
+if __name__ == "__main__":
+    main()

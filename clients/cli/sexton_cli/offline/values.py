@@ -1,0 +1,64 @@
+"""Values of the command line: read once, refused with what would be right."""
+
+import os
+import time
+
+from sexton_cli.errors import NotFound, Refused, UsageError
+from sexton_cli.jobfile import JobFile, JobFileError, load_file
+from sexton_core.errors import FieldError
+from sexton_core.instants import SECOND, Duration, Instant, parse_duration, parse_instant
+
+
+def read_instant(text: str, option: str) -> Instant:
+    """Reads RFC 3339, or a date, which stands for its midnight in UTC.
+
+    Raises:
+        UsageError: it is neither.
+
+    """
+    try:
+        return parse_instant(f"{text}T00:00:00Z" if len(text) == len("2026-12-24") else text)
+    except FieldError as error:
+        expected = f"{error.expected}, or a date"
+        raise UsageError(f"{option}: {text!r} can't be used; expected {expected}") from None
+
+
+def read_duration(text: str, option: str) -> Duration:
+    """Reads `30s` or `1h30m`.
+
+    Raises:
+        UsageError: it is something else.
+
+    """
+    try:
+        return parse_duration(text, field=option)
+    except FieldError as error:
+        raise UsageError(str(error)) from None
+
+
+def now() -> Instant:
+    """Returns this machine's time, in whole seconds: what an offline command has."""
+    return time.time_ns() // SECOND * SECOND
+
+
+def is_file_name(text: str) -> bool:
+    """Tells whether a word names a job file rather than being an expression."""
+    return text.endswith((".yaml", ".yml", ".json")) or os.path.isfile(text)
+
+
+def read_job_file(path: str) -> JobFile:
+    """Loads a job file.
+
+    Raises:
+        NotFound: it does not exist.
+        Refused: it can't be read or used; the message names the lines.
+
+    """
+    try:
+        return load_file(path)
+    except FileNotFoundError:
+        raise NotFound(f"{path}: no such file") from None
+    except OSError as error:
+        raise Refused(f"{path}: {error.strerror}") from None
+    except JobFileError as error:
+        raise Refused(str(error)) from None
