@@ -152,12 +152,12 @@ class StoreClient:
     @property
     def limits(self) -> Limits:
         """Tells the bounds of the store's engine."""
-        return self._known().limits
+        return self._reached().limits
 
     @property
     def incarnation(self) -> str:
         """Identifies the store's incarnation."""
-        return self._known().incarnation
+        return self._reached().incarnation
 
     # Commits ----------------------------------------------------------------------------------
 
@@ -173,7 +173,7 @@ class StoreClient:
         See `Committer.commit` for `only_while` and the errors. Cancelling the caller takes back
         what was not sent; what was sent goes on.
         """
-        self._known()
+        self._require_same_store()
         assert self._committer is not None
         return await self._committer.commit(
             txns,
@@ -342,7 +342,7 @@ class StoreClient:
 
     async def _read(self, method: Callable[..., Awaitable[_T]], request: object) -> _T:
         """Calls what is idempotent, again and again within `read_timeout_s`."""
-        self._known()
+        self._require_same_store()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._config.read_timeout_s
         backoff = self._backoff()
@@ -359,7 +359,7 @@ class StoreClient:
         self, method: Callable[..., Awaitable[_T]], request: object, timeout_s: float
     ) -> _T:
         """Calls once; an error that leaves the outcome open becomes `OutcomeUnknown`."""
-        self._known()
+        self._require_same_store()
         try:
             return await self._call(method, request, timeout_s)
         except (DeadlineExceeded, Cancelled, Internal) as error:
@@ -393,9 +393,12 @@ class StoreClient:
             if self._committer is not None:
                 self._committer.close(error)
 
-    def _known(self) -> StoreStatus:
+    def _require_same_store(self) -> None:
+        self._reached()
         if self._wrong is not None:
             raise self._wrong
+
+    def _reached(self) -> StoreStatus:
         assert self._first_status is not None, "the store client has not been started"
         return self._first_status
 

@@ -79,6 +79,7 @@ class LostBecause(StrEnum):
     REFUSED = "refused"  # the store has given the lease to nobody or to somebody else
     DEADLINE = "deadline"  # no renewal was answered in time, or the process was suspended
     RELEASED = "released"  # given back
+    KEEPER_ENDED = "keeper ended"  # nobody renews it any more
 
 
 class HeldLease:
@@ -330,18 +331,22 @@ class LeaseKeeper:
         await asyncio.sleep(self._randomness.uniform(0, jitter_s))
 
     async def _renew_all(self) -> None:
-        async with asyncio.TaskGroup() as calls:
-            while True:
-                self._changed.clear()
-                due = self._due()
-                most = self.store.limits.max_leases_per_renew
-                for first in range(0, len(due), most):
-                    calls.create_task(self._renew(due[first : first + most]))
-                try:
-                    async with asyncio.timeout(self._pause_s()):
-                        await self._changed.wait()
-                except TimeoutError:
-                    continue
+        try:
+            async with asyncio.TaskGroup() as calls:
+                while True:
+                    self._changed.clear()
+                    due = self._due()
+                    most = self.store.limits.max_leases_per_renew
+                    for first in range(0, len(due), most):
+                        calls.create_task(self._renew(due[first : first + most]))
+                    try:
+                        async with asyncio.timeout(self._pause_s()):
+                            await self._changed.wait()
+                    except TimeoutError:
+                        continue
+        finally:
+            for lease in list(self._held.values()):
+                lease.end(LostBecause.KEEPER_ENDED)
 
     def _due(self) -> list[HeldLease]:
         """Gives the leases to renew now; those that are due soon come along with one that is."""
