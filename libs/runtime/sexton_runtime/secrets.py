@@ -74,8 +74,8 @@ def load_or_create_secrets(
 ) -> dict[Role, str]:
     """Gives the secrets by which a server knows its callers, making missing files.
 
-    Empty where neither a folder nor a secret is configured. Raises `ConfigError` where a configured
-    one can't be used, or two roles have the same.
+    Empty, which is said loudly, where neither a folder nor a secret is configured. Raises
+    `ConfigError` where a configured one can't be used, or two roles have the same.
     """
     secrets = {role: load_secret(config, role) for role in roles}
     if config.dir is not None:
@@ -83,6 +83,11 @@ def load_or_create_secrets(
             _create(config.dir / role.value, randomness)
             secrets[role] = _read(config.dir / role.value)
     known = {role: secret for role, secret in secrets.items() if secret}
+    if not known:
+        _log.warning(
+            "No secrets are set: WHOEVER REACHES THIS PROCESS MAY DO EVERYTHING; a job is code.",
+            action="load_secrets",
+        )
     if len(set(known.values())) < len(known):
         raise ConfigError("secrets: two roles have the same secret; give each its own")
     return known

@@ -88,7 +88,7 @@ def test_insecure_mode_says_so_loudly(make_store) -> None:
     code, stderr = store.end()
 
     assert code == 0
-    assert "WHOEVER REACHES THIS ADDRESS MAY DO EVERYTHING" in stderr
+    assert "WHOEVER REACHES THIS PROCESS MAY DO EVERYTHING" in stderr
 
 
 async def test_it_is_configured_by_file_and_variables_too(

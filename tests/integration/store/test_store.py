@@ -149,6 +149,30 @@ async def test_a_commit_whose_caller_has_gone_is_carried_through(running: Runnin
     assert (await running.stub.Get(pb.GetRequest(keys=[b"a"]))).kvs[0].mod_revision == 1
 
 
+async def test_what_was_begun_before_the_stop_is_answered_and_nothing_new_is_begun(
+    running: Running,
+) -> None:
+    gate = Gate()
+    running.disk.before_durable = gate
+    stream = running.stub.CommitStream()
+    await stream.write(pb.CommitStreamRequest(sequence=1, txns=[put(b"streamed")]))
+    begun = asyncio.ensure_future(_awaiting(running.stub.Commit(commit(put(b"a")))))
+    await gate.reached.wait()
+    while running.store.engine.status().waiting_requests == 0:  # noqa: ASYNC110 - no event tells
+        await asyncio.sleep(0)
+    running.store.lifecycle.request_stop("the test says so")
+    with pytest.raises(errors.Unavailable):
+        await _to_the_end(running.stub.Watch(pb.WatchRequest()))
+    assert not begun.done()
+    gate.opened.set()
+
+    assert (await begun).results[0].outcome == pb.OUTCOME_COMMITTED
+    assert (await stream.read()).results[0].outcome == pb.OUTCOME_COMMITTED
+    with pytest.raises(errors.Unavailable):
+        await stream.read()
+    assert await running.ending is ExitCode.OK
+
+
 @pytest.mark.parametrize("with_effect", [True, False])
 async def test_an_unknown_outcome_is_told_and_ends_the_process(running, with_effect) -> None:
     running.disk.fail_next(with_effect=with_effect)
