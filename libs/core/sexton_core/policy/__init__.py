@@ -35,6 +35,14 @@ Preview, simulation, `why` and the coordinator call these functions and no other
 shown is what happens.
 """
 
+from sexton_core.policy.backfill import (
+    Backfill,
+    BackfillStep,
+    Waiting,
+    advance,
+    request_backfill,
+    upcoming,
+)
 from sexton_core.policy.change import Deletion, create, delete, edit, pause, resume
 from sexton_core.policy.decide import decide, due_next, trigger
 from sexton_core.policy.job import CatchUp, Definition, Job, Retention
@@ -50,9 +58,12 @@ from sexton_core.policy.state import (
     Rule,
     Verdict,
 )
+from sexton_core.policy.why import Evidence, Explanation, GateReport, RecordedRun, explain
 
 __all__ = [
     "Admission",
+    "Backfill",
+    "BackfillStep",
     "Buffered",
     "CatchUp",
     "Change",
@@ -60,19 +71,28 @@ __all__ = [
     "DecisionRange",
     "Definition",
     "Deletion",
+    "Evidence",
+    "Explanation",
+    "GateReport",
     "Handle",
     "Job",
     "JobState",
     "NewRun",
+    "RecordedRun",
     "Retention",
     "Rule",
     "Verdict",
+    "Waiting",
+    "advance",
     "create",
     "decide",
     "delete",
     "due_next",
     "edit",
+    "explain",
     "pause",
+    "request_backfill",
     "resume",
     "trigger",
+    "upcoming",
 ]

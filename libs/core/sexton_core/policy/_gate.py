@@ -26,7 +26,7 @@ REQUIRES_LIMIT: Final = 32
 """Handles that one verdict compares. Only a drop for `max_live` rests on more live runs; it names
 the oldest ones."""
 
-_ASKS: Final = {Overlap.CANCEL_OTHER: Ask.CANCEL, Overlap.TERMINATE_OTHER: Ask.TERMINATE}
+ASKS: Final = {Overlap.CANCEL_OTHER: Ask.CANCEL, Overlap.TERMINATE_OTHER: Ask.TERMINATE}
 
 
 class Candidate(NamedTuple):
@@ -118,7 +118,7 @@ class Gate:
             return self._fire(start)
         if overlap is Overlap.SKIP:
             return self._turn_away(start, Decision.SKIPPED, Reason.OVERLAP)
-        if overlap in _ASKS:
+        if overlap in ASKS:
             self._supersede(start.run_id)
         else:
             limit = 1 if overlap is Overlap.BUFFER_ONE else start.definition.max_buffered
@@ -136,16 +136,13 @@ class Gate:
         """Records nominal times that never came to the gate."""
         self._ranges.append(passed)
 
-    def asks(self) -> Ask:
-        """Returns the strongest thing that a waiting start asks of the live runs."""
-        asked = {entry.ask for entry in self.buffer}
-        if Ask.TERMINATE in asked:
-            return Ask.TERMINATE
-        return Ask.CANCEL if Ask.CANCEL in asked else Ask.NOTHING
+    def verdict(self, state: JobState, next_due: Instant | None, ask: Ask = Ask.NOTHING) -> Verdict:
+        """Returns all of it; `state` has its cursor, the gate adds what it knows.
 
-    def verdict(self, state: JobState, next_due: Instant | None) -> Verdict:
-        """Returns all of it; `state` has its cursor, the gate adds what it knows."""
-        ask = self.asks()
+        `ask` is what a start outside the buffer asks of the live runs.
+        """
+        asked = {ask, *(entry.ask for entry in self.buffer)}
+        ask = next((strong for strong in (Ask.TERMINATE, Ask.CANCEL) if strong in asked), ask)
         added = [entry for entry in self._buffered if entry not in self._unbuffered]
         removed = [entry for entry in self._unbuffered if entry not in self._buffered]
         changed = bool(self._runs or self._ranges or added or removed)
@@ -192,7 +189,7 @@ class Gate:
             due=start.due,
             version=start.definition.version,
             overlap=start.overlap,
-            ask=_ASKS.get(start.overlap, Ask.NOTHING),
+            ask=ASKS.get(start.overlap, Ask.NOTHING),
             waits_for=blocker.run_id,
             buffered_at=self._now,
         )

@@ -1,0 +1,208 @@
+"""Backfill: runs for nominal times of a range, on request, one after the other or together.
+
+Its runs are runs of their own: they have ids of their own, pass the job's gate like every start,
+and never change what was decided about a nominal time. Progress is one record, written in the
+commit that makes the runs.
+"""
+
+from collections.abc import Collection
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from sexton_core.errors import PolicyError
+from sexton_core.ids import RunId, backfill_id, backfill_run_id
+from sexton_core.instants import Instant, format_instant
+from sexton_core.policy._gate import ACTIONS_LIMIT, ASKS, Candidate, Gate
+from sexton_core.policy.decide import due_next
+from sexton_core.policy.job import Definition, Job
+from sexton_core.policy.state import Handle, JobState, Verdict
+from sexton_core.schedule import Schedule, between, between_backwards
+from sexton_core.words import Ask, BackfillOrder, Origin, Overlap, Reason
+
+MAX_BACKFILL_RUNS: Final = 10_000
+"""Nominal times of one backfill; a larger range is asked for in parts."""
+
+
+class Waiting(StrEnum):
+    """Why a backfill goes no further for now."""
+
+    # It does: there is more, for the next commit.
+    NOTHING = "nothing"
+    # A run of the job is live, and the overlap policy says to wait.
+    LIVE_RUN = "live_run"
+    # The job is paused.
+    PAUSED = "paused"
+    # It has come to its end.
+    DONE = "done"
+
+
+class Backfill(NamedTuple):
+    """A backfill in progress.
+
+    first, last: the range, both included.
+    version: the job's definition when it was asked for; all of its runs have it.
+    overlap: with a live run, SKIP leaves the nominal time out, ALLOW_ALL starts beside it up to
+        `max_live`, the others wait; CANCEL_OTHER and TERMINATE_OTHER end the live run first.
+    position: the nominal time handled last; None: none yet.
+    started, skipped: nominal times so far. Skipped ones had succeeded already, or a run was live.
+    """
+
+    id: str
+    first: Instant
+    last: Instant
+    version: int
+    overlap: Overlap
+    order: BackfillOrder
+    skip_succeeded: bool
+    position: Instant | None = None
+    started: int = 0
+    skipped: int = 0
+
+
+class BackfillStep(NamedTuple):
+    """What one look at a backfill concludes.
+
+    verdict: for the commit, as any other; it also writes `backfill` and compares its revision.
+    waits_for: the live run, with LIVE_RUN.
+    """
+
+    verdict: Verdict
+    backfill: Backfill
+    waiting: Waiting
+    waits_for: Handle | None = None
+
+
+def request_backfill(
+    job: Job,
+    now: Instant,
+    request_id: str,
+    *,
+    first: Instant,
+    last: Instant,
+    overlap: Overlap = Overlap.BUFFER_ALL,
+    order: BackfillOrder = BackfillOrder.OLDEST_FIRST,
+    skip_succeeded: bool = True,
+) -> Backfill:
+    """Returns a backfill of the job's current definition, not begun.
+
+    Raises:
+        PolicyError: the range is backwards, reaches beyond `now`, or holds no nominal time or more
+            than `MAX_BACKFILL_RUNS`; or the job has no schedule.
+
+    """
+    schedule = _schedule(job.current)
+    if last < first:
+        raise PolicyError(
+            "last", format_instant(last), f"a time at or after {format_instant(first)}"
+        )
+    if last > now:
+        raise PolicyError(
+            "last", format_instant(last), f"a time in the past, before {format_instant(now)}"
+        )
+    times = sum(1 for _ in between(schedule, first - 1, last, MAX_BACKFILL_RUNS + 1))
+    if not 1 <= times <= MAX_BACKFILL_RUNS:
+        found = "no nominal time" if times == 0 else f"more than {MAX_BACKFILL_RUNS:,} of them"
+        raise PolicyError(
+            "range",
+            f"{format_instant(first)}..{format_instant(last)}",
+            f"one with 1 to {MAX_BACKFILL_RUNS:,} nominal times; it holds {found}",
+        )
+    return Backfill(
+        id=backfill_id(job.uid, request_id),
+        first=first,
+        last=last,
+        version=job.current.version,
+        overlap=overlap,
+        order=order,
+        skip_succeeded=skip_succeeded,
+    )
+
+
+def upcoming(job: Job, backfill: Backfill, limit: int = ACTIONS_LIMIT) -> tuple[Instant, ...]:
+    """Returns the nominal times that come next, in the backfill's order.
+
+    With `skip_succeeded`, these are the ones to look up before `advance`.
+    """
+    schedule = _schedule(job.definition(backfill.version))
+    position = backfill.position
+    if backfill.order is BackfillOrder.OLDEST_FIRST:
+        after = backfill.first - 1 if position is None else position
+        return tuple(between(schedule, after, backfill.last, limit))
+    before = backfill.last + 1 if position is None else position
+    return tuple(between_backwards(schedule, backfill.first, before, limit))
+
+
+def advance(
+    job: Job,
+    state: JobState,
+    backfill: Backfill,
+    now: Instant,
+    *,
+    ended: Collection[RunId] = frozenset(),
+    succeeded: Collection[Instant] = frozenset(),
+) -> BackfillStep:
+    """Starts as many of its runs as one commit takes and the gate lets through.
+
+    Starts that wait in the job's buffer go first. A paused job holds its backfills too.
+
+    Args:
+        job: with the versions that `state` and `backfill` name.
+        state: as last read; the commit compares its revision.
+        backfill: as last read; likewise.
+        now: mesh time.
+        ended: as in `decide`.
+        succeeded: which of `upcoming` have a run that succeeded, of any origin.
+
+    """
+    gate = Gate(job, state, now, ended)
+    next_due = due_next(job, state)
+    if state.paused_at is not None:
+        return BackfillStep(gate.verdict(state, next_due), backfill, Waiting.PAUSED)
+    gate.start_buffered()
+    times = upcoming(job, backfill)
+    for nominal in times:
+        if gate.full:
+            return BackfillStep(gate.verdict(state, next_due), backfill, Waiting.NOTHING)
+        taken = backfill.skip_succeeded and nominal in succeeded
+        if not taken and not _free(gate, job, backfill):
+            blocker = gate.block()
+            if backfill.overlap is not Overlap.SKIP:
+                ask = ASKS.get(backfill.overlap, Ask.NOTHING)
+                verdict = gate.verdict(state, next_due, ask)
+                return BackfillStep(verdict, backfill, Waiting.LIVE_RUN, blocker)
+            taken = True
+        if not taken:
+            gate.admit(_candidate(job, backfill, nominal, now))
+        backfill = backfill._replace(
+            position=nominal,
+            started=backfill.started + (not taken),
+            skipped=backfill.skipped + taken,
+        )
+    done = len(times) < ACTIONS_LIMIT
+    return BackfillStep(
+        gate.verdict(state, next_due), backfill, Waiting.DONE if done else Waiting.NOTHING
+    )
+
+
+def _schedule(definition: Definition) -> Schedule:
+    if definition.schedule is None:
+        raise PolicyError("schedule", None, "a job with a schedule: only that can be backfilled")
+    return definition.schedule
+
+
+def _free(gate: Gate, job: Job, backfill: Backfill) -> bool:
+    if backfill.overlap is Overlap.ALLOW_ALL:
+        return len(gate.live) < job.definition(backfill.version).max_live
+    return not gate.live
+
+
+def _candidate(job: Job, backfill: Backfill, nominal: Instant, now: Instant) -> Candidate:
+    return Candidate(
+        backfill_run_id(backfill.id, nominal),
+        Origin.BACKFILL,
+        nominal,
+        now,
+        job.definition(backfill.version),
+        backfill.overlap,
+        Reason.BACKFILL,
+    )

@@ -1,0 +1,234 @@
+"""Why did it run, or not, and will it: the answer for any instant of a job, gate by gate.
+
+For the past the answer comes from the record, never from a second computation: the gates are shown
+with what was recorded. For the future it comes from `decide`, on the state as it is.
+"""
+
+from typing import Final, NamedTuple
+
+from sexton_core.ids import RunId, scheduled_run_id
+from sexton_core.instants import Instant, format_duration, format_instant
+from sexton_core.policy.decide import decide
+from sexton_core.policy.job import Definition, Job
+from sexton_core.policy.state import DecisionRange, JobState, Rule
+from sexton_core.policy.timeline import Timeline
+from sexton_core.words import Decision, Reason, RunState
+
+
+class RecordedRun(NamedTuple):
+    """The run of a nominal time, as its record has it."""
+
+    run_id: RunId
+    state: RunState
+    created_at: Instant
+
+
+class Evidence(NamedTuple):
+    """What the store holds about an instant of a job.
+
+    run: the run with the id that the nominal time gives.
+    range: the recorded range that contains the instant.
+    rules: which version ruled from when on, from the job's creation; the job holds those versions.
+        Empty: what `JobState` knows.
+    """
+
+    run: RecordedRun | None = None
+    range: DecisionRange | None = None
+    rules: tuple[Rule, ...] = ()
+
+
+NO_EVIDENCE: Final = Evidence()
+
+
+class GateReport(NamedTuple):
+    """One condition on the way from an instant to a run, with the values that were compared."""
+
+    name: str
+    passed: bool
+    detail: str
+
+
+class Explanation(NamedTuple):
+    """The answer.
+
+    nominal: the instant, where it is a nominal time; else None.
+    summary: one sentence.
+    gates: in their order, up to the one that decided.
+    decision: as recorded or forecast; None: no nominal time, not decided yet, or no longer known.
+    forecast: the decision has not been taken yet.
+    previous, following: the nearest nominal times.
+    """
+
+    nominal: Instant | None
+    summary: str
+    gates: tuple[GateReport, ...]
+    decision: Decision | None
+    forecast: bool
+    previous: Instant | None
+    following: Instant | None
+
+
+def explain(
+    job: Job, state: JobState, at: Instant, now: Instant, evidence: Evidence = NO_EVIDENCE
+) -> Explanation:
+    """Answers for an instant.
+
+    Args:
+        job: with every version that the rules name.
+        state: as last read.
+        at: any instant.
+        now: mesh time.
+        evidence: what the store holds about `at`.
+
+    """
+    timeline = Timeline(job, evidence.rules or state.rules)
+    answer = _Answer(job, state, timeline, at, now)
+    if not answer.asked():
+        return answer.end("no run was or will be asked for at this time", None)
+    recorded = evidence.range
+    if evidence.run is not None:
+        return answer.fired(evidence.run)
+    if recorded is not None and recorded.decision is not Decision.EXCLUDED:
+        excluded = answer.excluded()
+        return excluded if excluded is not None else answer.recorded(recorded)
+    if recorded is not None or answer.calendar_took():
+        return answer.calendar()
+    for entry in state.buffered:
+        if entry.run_id == scheduled_run_id(job.uid, at):
+            answer.add("overlap", f"waits in the buffer for run {entry.waits_for}", passed=False)
+            return answer.end(f"it waits for run {entry.waits_for} to end", Decision.BUFFERED)
+    if at <= state.cursor:
+        return answer.end("it was decided, and the record is no longer kept", None)
+    return answer.undecided()
+
+
+class _Answer:
+    """Collects the gates that were passed, in order."""
+
+    def __init__(
+        self, job: Job, state: JobState, timeline: Timeline, at: Instant, now: Instant
+    ) -> None:
+        self._job = job
+        self._state = state
+        self._timeline = timeline
+        self._at = at
+        self._now = now
+        self._nominal: Instant | None = None
+        self._gates: list[GateReport] = []
+
+    @property
+    def _definition(self) -> Definition:
+        return self._timeline.stretch(self._at).definition
+
+    def add(self, name: str, detail: str, *, passed: bool = True) -> None:
+        self._gates.append(GateReport(name, passed, detail))
+
+    def end(
+        self, sentence: str, decision: Decision | None, *, forecast: bool = False
+    ) -> Explanation:
+        return Explanation(
+            nominal=self._nominal,
+            summary=f"{format_instant(self._at)}: {sentence}.",
+            gates=tuple(self._gates),
+            decision=decision,
+            forecast=forecast,
+            previous=self._timeline.previous_before(self._at),
+            following=self._timeline.next_after(self._at),
+        )
+
+    def asked(self) -> bool:
+        """Looks whether the job existed and its schedule, calendars aside, asks for the instant."""
+        job, at, definition = self._job, self._at, self._definition
+        existed = at > job.created_at
+        word = "after" if existed else "not after"
+        self.add(
+            "exists",
+            f"{word} the creation of {job.namespace}/{job.name}, {format_instant(job.created_at)}",
+            passed=existed,
+        )
+        if not existed:
+            return False
+        following = self._timeline.next_after(at - 1, unfiltered=True)
+        schedule = definition.schedule
+        text = "no schedule: only triggers" if schedule is None else schedule.explain()
+        self.add("schedule", f"version {definition.version}: {text}", passed=following == at)
+        if following == at:
+            self._nominal = at
+        return following == at
+
+    def calendar_took(self) -> bool:
+        return self._timeline.next_after(self._at - 1) != self._at
+
+    def excluded(self) -> Explanation | None:
+        """Answers for a time inside a recorded range that only a calendar takes away."""
+        return self.calendar() if self.calendar_took() else None
+
+    def calendar(self) -> Explanation:
+        self.add("calendar", "taken away by a calendar of the schedule", passed=False)
+        decided = self._at <= self._state.cursor
+        return self.end(
+            "a calendar of the schedule excludes it", Decision.EXCLUDED, forecast=not decided
+        )
+
+    def fired(self, run: RecordedRun) -> Explanation:
+        late = run.created_at - self._due()
+        self.add("paused", "not paused")
+        self.add("catch_up", f"decided {format_duration(max(late, 0))} after it was due")
+        self.add("overlap", f"{self._definition.overlap}: let through")
+        ended = run.state not in (RunState.EXPIRED, RunState.LOST)
+        self.add("run", f"{run.run_id} is {run.state}", passed=ended)
+        return self.end(f"run {run.run_id} is {run.state}", Decision.FIRED)
+
+    def recorded(self, record: DecisionRange) -> Explanation:
+        """Shows the gates up to the one at which the record says that it ended."""
+        at = format_instant(record.decided_at)
+        gate, detail = _STOPS[record.reason]
+        detail = detail.format(blocker=record.blocked_by, at=at)
+        if gate != "paused":
+            self.add("paused", "not paused when it was decided")
+            if gate != "catch_up":
+                self.add("catch_up", f"decided at {at}, in time")
+        self.add(gate, detail, passed=False)
+        return self.end(f"{record.decision}: {detail}", record.decision)
+
+    def undecided(self) -> Explanation:
+        state, due = self._state, self._due()
+        if state.paused_at is not None:
+            since = f"paused since {format_instant(state.paused_at)}"
+            self.add("paused", since, passed=False)
+            return self.end(f"{since}; whoever resumes the job says what becomes of it", None)
+        self.add("paused", "not paused")
+        if due <= self._now:
+            late = format_duration(self._now - due)
+            self.add("leader", f"due for {late} and not decided yet", passed=False)
+            return self.end(f"due for {late}; no leader has decided it yet", None)
+        self.add("due", f"due at {format_instant(due)}", passed=False)
+        alone = state._replace(cursor=self._at - 1, armed=self._at, live=(), buffered=())
+        verdict = decide(self._job, alone, due)
+        decision = Decision.FIRED if verdict.runs else verdict.ranges[0].decision
+        condition = ""
+        if state.live:
+            names = ", ".join(handle.run_id for handle in state.live[:3])
+            condition = f"; by {self._definition.overlap}, if {names} is live then"
+        self.add("overlap", f"{self._definition.overlap}{condition}")
+        return self.end(f"will start at {format_instant(due)}{condition}", decision, forecast=True)
+
+    def _due(self) -> Instant:
+        return self._timeline.due(self._at)
+
+
+_STOPS = {
+    Reason.OVERLAP: ("overlap", "run {blocker} was live at {at}"),
+    Reason.PAUSED: ("paused", "the job was paused, and resumed at {at} with the next time"),
+    Reason.NO_CATCH_UP: ("catch_up", "nobody decided it in time, and nothing is caught up"),
+    Reason.PASSED_OVER: (
+        "catch_up",
+        "nobody decided it in time, and at {at} the catch-up policy passed it over for another",
+    ),
+    Reason.OUTSIDE_WINDOW: ("catch_up", "older than the catch-up window at {at}"),
+    Reason.BUFFER_FULL: ("overlap", "the buffer behind run {blocker} was full at {at}"),
+    Reason.MAX_LIVE: ("overlap", "as many runs as allowed were live at {at}, such as {blocker}"),
+    Reason.SUPERSEDED: ("overlap", "the newer start {blocker} took its place at {at}"),
+    Reason.DELETED: ("overlap", "it waited for run {blocker} when the job was deleted at {at}"),
+}
+"""For each reason not to fire: the gate at which it ended, and the words."""
