@@ -12,7 +12,7 @@ that difference; values are not kept. One page or one watch message is in flight
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from typing import NamedTuple
 
@@ -97,7 +97,7 @@ class RelistingWatcher:
         self.lists = 0
         self.breaks = 0
 
-    async def updates(self) -> AsyncIterator[Update]:
+    async def updates(self) -> AsyncGenerator[Update, None]:
         """Yields the initial items, then changes, without end; raises one of `LASTING`.
 
         Close it (`aclose`) when done. To be called once.
