@@ -136,7 +136,8 @@ class StoreEngine(Engine, Protocol):
     async def start(self) -> None:
         """Creates or resumes the cluster, then serves.
 
-        Raises `NewerFormatError`, `DamagedError`, `DiskFullError` or `DiskFailedError`.
+        Raises `NewerFormatError`, `DamagedError`, `OutcomeUnknown`, and `NoSpace` where there is
+        none for a new cluster; an existing one starts on a full disk.
         """
         ...
 

@@ -165,6 +165,7 @@ class EmbeddedEngine:
         self, txns: Sequence[Txn], *, timeout_s: float | None = None
     ) -> tuple[TxnResult, ...]:
         """Evaluates independent transactions in order; answers when they are durable."""
+        txns = tuple(txns)
         cost = check_txns(txns, LIMITS)
         request = CommitRequest(txns, ops=cost.ops, size_bytes=cost.size_bytes)
         return await self._live.writer.submit(request, timeout_s=timeout_s)
@@ -287,6 +288,7 @@ class _Running:
             self.time = Timekeeper(clock, clock_record)
         self.leases = _load_leases(disk, self.time)
         self._config = config
+        self._announced_dispute = 0
         self.writer = Writer(
             disk=disk,
             cluster=self.cluster,
@@ -322,17 +324,19 @@ class _Running:
 
     def tick(self, *, persist: bool, remind: bool) -> None:
         """Looks at the clocks once; makes due what is due."""
-        disputed = self.time.mesh.disputed
         self.time.mesh_ns()
-        if self.time.mesh.disputed and not disputed:
+        mesh = self.time.mesh
+        if mesh.disputed and mesh.dispute != self._announced_dispute:
+            self._announced_dispute = mesh.dispute
             _log.error(
                 "The wall clock has jumped; mesh time goes on without it. "
                 "Look with `sexton clock status`, settle it with `sexton clock accept`.",
                 action="store.clock_disputed",
+                dispute=mesh.dispute,
             )
         if self.leases.due(self.time.awake_ns()):
             self.writer.poke()
-        if persist or self.time.mesh.changed:
+        if persist or mesh.changed:
             self.writer.persist()
         if remind:
             self.writer.hub.remind()

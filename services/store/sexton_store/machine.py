@@ -27,6 +27,8 @@ from sexton_store.disk import Record, View
 from sexton_store.history import Change, Commit
 
 _ABSENT = (0, 0, 0)
+_UNTOUCHED = Record(b"", 0, 0, 0)
+"""Stands for a key that the step has not written."""
 
 
 class Space(Enum):
@@ -84,16 +86,15 @@ class Step:
 
     def header(self, key: bytes) -> tuple[int, int, int]:
         """Gives (create_revision, mod_revision, version) of a key; zeros where it is absent."""
-        if key in self._overlay:
-            record = self._overlay[key]
-            return _ABSENT if record is None else record[1:]
-        return self._view.header(key) or _ABSENT
+        record = self._overlay.get(key, _UNTOUCHED)
+        if record is _UNTOUCHED:
+            return self._view.header(key) or _ABSENT
+        return _ABSENT if record is None else record[1:]
 
     def read(self, key: bytes) -> Record | None:
         """Gives a key's record, None where it is absent."""
-        if key in self._overlay:
-            return self._overlay[key]
-        return self._view.get(key)
+        record = self._overlay.get(key, _UNTOUCHED)
+        return self._view.get(key) if record is _UNTOUCHED else record
 
     def writes(self) -> tuple[list[tuple[bytes, Record]], list[bytes]]:
         """Gives the final records and the deletions of the whole step.
@@ -125,16 +126,22 @@ class Step:
 
     def _apply(self, ops: Sequence[Op], held: tuple[Compare, ...], *, use_reserve: bool) -> bool:
         """Writes under the next revision; False: there is no space, nothing was written."""
-        headers = [(op, self.header(op.key)) for op in ops]
-        effective = [pair for pair in headers if pair[0].__class__ is Put or pair[1][0]]
+        effective: list[tuple[Op, tuple[int, int, int]]] = []
+        grows = False
+        for op in ops:
+            header = self.header(op.key)
+            if isinstance(op, Put):
+                grows = True
+            elif header is _ABSENT:
+                continue
+            effective.append((op, header))
         if not effective:
             return True
-        if self.space is Space.NONE:
+        if self.space is not Space.AMPLE and (
+            self.space is Space.NONE or (grows and not use_reserve)
+        ):
             return False
-        if not use_reserve and any(op.__class__ is Put for op, _ in effective):
-            if self.space is not Space.AMPLE:
-                return False
-            self.needs_space = True
+        self.needs_space = self.needs_space or (grows and not use_reserve)
         before = [self.read(op.key) for op, _ in effective] if self._with_history else None
         self.revision = revision = self.revision + 1
         events: list[Event] = []

@@ -111,6 +111,11 @@ class MeshClock:
         """Tells whether a dispute is open."""
         return self._state is ClockState.DISPUTED
 
+    @property
+    def dispute(self) -> int:
+        """Gives the number of the last dispute; 0: there was never one."""
+        return self._dispute
+
     def now(self, boot_ns: int, wall_ns: int) -> int:
         """Looks at the clocks and gives mesh time, never less than before."""
         elapsed = max(0, boot_ns - self._boot_ns)

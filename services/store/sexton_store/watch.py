@@ -46,7 +46,9 @@ class _Window:
         return self.latest - (len(self._entries) - self._head) + 1
 
     def append(self, entry: RevisionEvents) -> None:
-        size = sum(len(event.kv.key) + len(event.kv.value) for event in entry.events)
+        size = 0
+        for _, kv in entry.events:
+            size += len(kv.key) + len(kv.value)
         self._entries.append(entry)
         self._sizes.append(size)
         self.latest = entry.revision

@@ -134,12 +134,16 @@ class Writer:
 
     async def run(self) -> None:
         """Works until `stop`, then on what still waits. Never to be cancelled inside a write."""
-        while self._refusal is None:
-            await self._wake.wait()
-            self._wake.clear()
-            await self.run_once()
-            while self.lanes:
+        try:
+            while self._refusal is None:
+                await self._wake.wait()
+                self._wake.clear()
                 await self.run_once()
+                while self.lanes:
+                    await self.run_once()
+        except Exception as error:
+            self.fail((), error)
+            raise
 
     def stop(self) -> None:
         """Takes no more requests; those that wait are still answered. Idempotent."""
@@ -156,7 +160,7 @@ class Writer:
         except (DiskFailedError, OSError) as error:
             self.fail(requests, error)
             return 0
-        except Exception as error:  # a fault of our own: what the disk holds is not known either
+        except Exception as error:  # a fault of our own: what became of the step is not known
             self.fail(requests, error)
             raise
         self._publish(requests, step)
@@ -246,7 +250,9 @@ class Writer:
             request.settle()
 
     def fail(self, requests: Sequence[Request[Any]], error: Exception) -> None:
-        """Stops for good: whether the step became durable is not known."""
+        """Stops for good: whether the step became durable is not known. Idempotent."""
+        if self.failed.is_set():
+            return
         _log.critical(
             "The store stops: the outcome of a commit is not known.",
             action="store.failed",

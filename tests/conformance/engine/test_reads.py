@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from conformance.engine.steps import commit, on_every_engine, put, revision
 from conformance.engine.worlds import Store, World
 
 from sexton.errors import InvalidArgument, TooLarge
 from sexton_runtime.kv.engine import Engine
-from sexton_runtime.kv.types import KeyValue, Page, Put, Txn, prefix_end
+from sexton_runtime.kv.types import KeyValue, LeaseRef, Page, Put, Txn, prefix_end
 
 
 async def fill(engine: Engine, count: int) -> list[bytes]:
@@ -168,6 +170,24 @@ async def test_answers_carry_mesh_time_that_does_not_go_back(store: Store) -> No
     assert times == sorted(times)
     await store.restart()
     assert (await store.engine.scan()).mesh_time_ns >= times[-1]
+
+
+@on_every_engine
+async def test_reads_and_renewals_are_answered_while_a_long_commit_is_on_its_way(
+    store: Store,
+) -> None:
+    engine = store.engine
+    token = (await engine.acquire_lease("l", "me", 60_000)).lease.token
+    ops = tuple(Put(b"k%02d" % n, b"") for n in range(engine.limits.max_ops_per_txn))
+    writing = asyncio.create_task(engine.commit([Txn(then=ops)] * 50))
+    answers = 0
+    while not writing.done():
+        assert len((await engine.scan(b"k", b"l")).kvs) in {0, len(ops)}
+        assert (await engine.renew_leases([LeaseRef("l", token)]))[0].renewed
+        answers += 1
+        await asyncio.sleep(0)
+    assert answers > 2
+    assert (await engine.get([b"k00"])).kvs[0].version == 50
 
 
 @on_every_engine

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+import structlog
 from unit.store.rig import Gate, Rig, simulated
 
 from sexton.errors import (
@@ -68,7 +69,8 @@ async def test_a_read_waits_for_what_its_snapshot_shows_to_be_known(rig: Rig) ->
     await gate.reached.wait()
     getting, scanning = rig.begin(rig.engine.get([b"k"])), rig.begin(rig.engine.scan())
     await asyncio.sleep(1)
-    assert not (getting.done() or scanning.done())
+    assert not getting.done()
+    assert not scanning.done()
     gate.open()
     (result,) = await commit
     snapshot, page = await getting, await scanning
@@ -644,3 +646,23 @@ def test_history_tells_what_became_durable_and_nothing_else() -> None:
         assert lease.token == 3
 
     loop.run(main())
+
+
+@simulated
+async def test_each_dispute_is_announced_once_whoever_saw_it_first(rig: Rig) -> None:
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(2):
+            rig.machine.jump_wall(10 * 365 * 86_400 * 10**9)
+            rig.engine.clock()
+            await asyncio.sleep(1)
+    announced = [log["dispute"] for log in logs if log["action"] == "store.clock_disputed"]
+    assert announced == [1, 2]
+
+
+@simulated
+async def test_what_the_caller_does_to_its_list_does_not_reach_the_store(rig: Rig) -> None:
+    txns = puts(b"k")
+    call = rig.begin(rig.engine.commit(txns))
+    await asyncio.sleep(0)
+    txns.append(Txn(then=(Put(b"", b""),)))
+    assert len(await call) == 1

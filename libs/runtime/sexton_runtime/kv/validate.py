@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sexton.errors import InvalidArgument, TooLarge
-
 from sexton_runtime.kv.types import (
     LEASE_PREFIX,
     Compare,
@@ -80,10 +79,9 @@ def check_txn(txn: Txn, limits: Limits) -> Cost:
         size += _check_branch(orelse, "orelse", limits)
     if size > limits.max_txn_bytes:
         raise TooLarge("txn", size, limits.max_txn_bytes)
-    if not 0 <= txn.not_before_ns <= MAX_REVISION:
-        raise InvalidArgument("not_before_time_ns", txn.not_before_ns, "0 to 2^63 - 1")
-    if not 0 <= txn.not_after_ns <= MAX_REVISION:
-        raise InvalidArgument("not_after_time_ns", txn.not_after_ns, "0 to 2^63 - 1")
+    if txn.not_before_ns or txn.not_after_ns:
+        check_revision(txn.not_before_ns, "not_before_time_ns")
+        check_revision(txn.not_after_ns, "not_after_time_ns")
     return Cost(ops, size)
 
 
