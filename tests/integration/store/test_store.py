@@ -156,8 +156,8 @@ async def test_what_was_begun_before_the_stop_is_answered_and_nothing_new_is_beg
     running.disk.before_durable = gate
     stream = running.stub.CommitStream()
     await stream.write(pb.CommitStreamRequest(sequence=1, txns=[put(b"streamed")]))
-    begun = asyncio.ensure_future(_awaiting(running.stub.Commit(commit(put(b"a")))))
     await gate.reached.wait()
+    begun = asyncio.ensure_future(_awaiting(running.stub.Commit(commit(put(b"a")))))
     while running.store.engine.status().waiting_requests == 0:  # noqa: ASYNC110 - no event tells
         await asyncio.sleep(0)
     running.store.lifecycle.request_stop("the test says so")

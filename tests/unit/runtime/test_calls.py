@@ -290,9 +290,10 @@ async def test_leaving_the_loop_over_a_stream_cancels_it(stub, servicer) -> None
     async with cancelling(stub.Watch(pb.WatchRequest(start_revision=3))) as stream:
         async for answer in stream:
             if answer.progress_revision == 2:
+                await servicer.entered.wait()
                 break
 
-    await asyncio.wait_for(servicer.cancelled.wait(), 5)
+    await servicer.cancelled.wait()
 
 
 async def test_writing_to_a_stream_that_has_failed_tells_why(stub) -> None:
