@@ -173,6 +173,7 @@ async def test_what_was_begun_before_the_stop_is_answered_and_nothing_new_is_beg
     assert await running.ending is ExitCode.OK
 
 
+@pytest.mark.slow  # the log renders a traceback
 @pytest.mark.parametrize("with_effect", [True, False])
 async def test_an_unknown_outcome_is_told_and_ends_the_process(running, with_effect) -> None:
     running.disk.fail_next(with_effect=with_effect)
