@@ -143,9 +143,7 @@ class Gate:
         """
         asked = {ask, *(entry.ask for entry in self.buffer)}
         ask = next((strong for strong in (Ask.TERMINATE, Ask.CANCEL) if strong in asked), ask)
-        added = [entry for entry in self._buffered if entry not in self._unbuffered]
-        removed = [entry for entry in self._unbuffered if entry not in self._buffered]
-        changed = bool(self._runs or self._ranges or added or removed)
+        changed = bool(self._runs or self._ranges or self._buffered or self._unbuffered)
         if changed:
             state = state._replace(
                 live=tuple(self.live), buffered=tuple(self.buffer), counters=self._count()
@@ -154,8 +152,8 @@ class Gate:
             state=state,
             runs=tuple(self._runs),
             ranges=tuple(self._ranges),
-            buffered=tuple(added),
-            unbuffered=tuple(removed),
+            buffered=tuple(self._buffered),
+            unbuffered=tuple(self._unbuffered),
             requires=tuple(self._requires.values()),
             asks=() if ask is Ask.NOTHING else tuple((handle, ask) for handle in self.live),
             not_before=max((run.due for run in self._runs), default=None),
@@ -265,7 +263,11 @@ class Gate:
         )
 
     def _leave(self, entry: Buffered) -> None:
-        self._unbuffered.append(entry)
+        """Takes a start out of the buffer; one that this verdict put there was never written."""
+        if entry in self._buffered:
+            self._buffered.remove(entry)
+        else:
+            self._unbuffered.append(entry)
 
     def _require(self, handle: Handle) -> None:
         if handle.run_id not in self._created:
