@@ -53,17 +53,23 @@ class SimulatedClientWorld:
         self._process.crash()
         self._disk = self._disk.crash()
         await self._start()
+        await self.engine.status()  # is repeated until the client has found it again
 
     async def _start(self) -> None:
-        self._process = self._loop.process("store")
-        store = Store(
-            disk=self._disk,
-            transport=self._transport,
-            clock=self._process.clock,
-            randomness=SeededRandomness(1),
-            listen=ADDRESS,
-        )
-        await self._process.spawn(store.lifecycle.start())
+        process, disk = self._loop.process("store"), self._disk
+
+        async def start() -> None:  # made within its process, to which its server then belongs
+            store = Store(
+                disk=disk,
+                transport=self._transport,
+                clock=process.clock,
+                randomness=SeededRandomness(1),
+                listen=ADDRESS,
+            )
+            await store.lifecycle.start()
+
+        self._process = process
+        await process.spawn(start())
 
 
 class GrpcClientWorld:
@@ -96,6 +102,7 @@ class GrpcClientWorld:
         """Stops the store in order and starts it on the same folder and port."""
         await self._store.lifecycle.stop()
         await self._start()
+        await self.engine.status()
 
     async def _start(self) -> None:
         self._store = Store(

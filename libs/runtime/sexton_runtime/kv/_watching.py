@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Self
 
-from sexton.errors import Cancelled, SextonError, Unavailable
+from sexton.errors import Cancelled, OutcomeUnknown, SextonError, Unavailable
 from sexton.internal.v1 import store_pb2 as pb
 from sexton_runtime.kv._wire import watch_batch_from_wire
 from sexton_runtime.kv.mesh_time import MeshTime
@@ -60,6 +60,8 @@ class ClientWatch:
                 raise StopAsyncIteration from None
             self._end()
             self._on_error(error)
+            if isinstance(error, OutcomeUnknown):  # nothing is unknown of a watch
+                raise Unavailable(error.message) from None
             raise
         if not isinstance(response, pb.WatchResponse):
             self._end()
