@@ -69,8 +69,10 @@ def _root() -> None:
 
 
 def _fail(message: str, code: int) -> int:
+    # A group without a command answers with its help, which needs no name in front.
+    name = "" if message.startswith("Usage:") else "sexton: "
     for line in message.splitlines():
-        sys.stderr.write(f"sexton: {visible(line)}\n")
+        sys.stderr.write(f"{name}{visible(line)}\n")
     return code
 
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from sexton_core.errors import ScheduleError
 from sexton_core.instants import (
-    MAX_DURATION,
+    DAY,
     MAX_INSTANT,
     MIN_INSTANT,
     SECOND,
@@ -13,6 +13,9 @@ from sexton_core.instants import (
     format_duration,
     format_instant,
 )
+
+MAX_PERIOD: Final[Duration] = 400 * DAY
+"""What is longer is a matter of the calendar."""
 
 
 class EverySchedule:
@@ -62,8 +65,9 @@ class EverySchedule:
 
 
 def _check(period_ns: Duration, offset_ns: Duration, anchor: Instant) -> None:
-    if not SECOND <= period_ns <= MAX_DURATION:
-        raise ScheduleError("every", format_duration(period_ns), "at least 1s")
+    if not SECOND <= period_ns <= MAX_PERIOD:
+        expected = f"at least 1s, and at most {format_duration(MAX_PERIOD)}"
+        raise ScheduleError("every", format_duration(period_ns), expected)
     if period_ns % SECOND:
         raise ScheduleError("every", format_duration(period_ns), "whole seconds, such as 90s")
     if not 0 <= offset_ns < period_ns or offset_ns % SECOND:

@@ -8,6 +8,7 @@ from sexton_core.instants import DAY, Duration, Instant, format_duration, format
 from sexton_core.schedule import ScheduleWarning, between
 from sexton_core.schedules._rrule_text import parse_recurrence
 from sexton_core.schedules.build import JobSchedule, Part, wall_second
+from sexton_core.schedules.every import EverySchedule
 from sexton_core.schedules.rrule import RRuleSchedule
 from sexton_core.schedules.spec import AtTiming, EveryTiming, RRuleTiming
 from sexton_core.schedules.walls import ListedWalls, WallSchedule
@@ -62,8 +63,10 @@ def zone_is_missing(part: Part) -> bool:
         return bool(timing.walls)
     if isinstance(timing, RRuleTiming):
         return parse_recurrence(timing.text).timezone is None
-    # A cron expression may name its zone itself, or be `@every`.
-    return not isinstance(part.timing, CronSchedule) or part.timing.spec.zone is None
+    if isinstance(part.timing, CronSchedule):
+        return part.timing.spec.zone is None
+    # A cron expression may be `@every`.
+    return not isinstance(part.timing, EverySchedule)
 
 
 def _warnings_of_part(part: Part, now: Instant) -> list[ScheduleWarning]:
