@@ -34,6 +34,9 @@ _MAX_SET_TIMES: Final = 100
 _MAX_STEPS: Final = 200_000
 """Of one search among hours, minutes or seconds; one that needs more has no answer."""
 
+_HORIZON: Final = _CYCLE_DAYS * DAY_SECONDS
+"""Seconds in which the calendar repeats: what is not found within it is not there."""
+
 _YEARLY, _MONTHLY, _WEEKLY = range(3)
 _UNITS: Final = {4: 3600, 5: 60, 6: 1}
 """Seconds of HOURLY, MINUTELY and SECONDLY."""
@@ -251,6 +254,8 @@ class FineWalls:
         index = (wall - self._base) // self._step
         for _ in range(_MAX_STEPS):
             slot = self._base + index * self._step
+            if slot > wall + _HORIZON + self._step:
+                return None
             fits_from = self._fits_from(slot)
             if fits_from is None:
                 return None
@@ -269,9 +274,9 @@ class FineWalls:
             return None
         index = (wall - self._base) // self._step
         for _ in range(_MAX_STEPS):
-            if index < 0:
-                return None
             slot = self._base + index * self._step
+            if index < 0 or slot < wall - _HORIZON - self._step:
+                return None
             fits_until = self._fits_until(slot)
             if fits_until is None:
                 return None

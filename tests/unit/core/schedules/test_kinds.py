@@ -255,14 +255,8 @@ def test_start_and_end_are_included():
 
 
 def test_max_runs_counts_from_the_start_or_from_the_job_s_definition():
-    assert (
-        first(cron("* * * * *", max_runs=2), 9)
-        == [
-            "2026-11-29T03:00:00Z",
-            "2026-11-29T03:01:00Z",
-        ][1:]
-        + []
-    )
+    # The job's definition came into force at 03:00, which is its first time.
+    assert first(cron("* * * * *", max_runs=2), 9) == ["2026-11-29T03:01:00Z"]
     start = parse_instant("2027-01-01T00:00:00Z")
     assert first(cron("0 * * * *", max_runs=2, start=start), 9) == [
         "2027-01-01T00:00:00Z",
