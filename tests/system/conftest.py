@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-SMALL_DISK_MIB = 16
+SMALL_DISK_MIB = 8
 
 
 @pytest.fixture

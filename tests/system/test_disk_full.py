@@ -20,7 +20,7 @@ from sexton_store.lmdb_disk import LmdbConfig, LmdbDisk
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 MIB = 1024 * 1024
-CONFIG = LmdbConfig(reserve_bytes=2 * MIB, verify_up_to_bytes=0)
+CONFIG = LmdbConfig(reserve_bytes=MIB, verify_up_to_bytes=0)
 
 
 class Store:

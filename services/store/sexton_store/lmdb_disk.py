@@ -131,7 +131,8 @@ class LmdbDisk:
         """Opens a data folder, creating it where it does not exist. Blocks.
 
         Raises `FolderLockedError` where another process has it open, `DamagedError` where the data
-        file is not whole or does not pass its check, `OSError` where the folder cannot be used.
+        file is not whole or does not pass its check, `DiskFailedError` or `OSError` where the
+        folder cannot be used.
         """
         config = config or LmdbConfig()
         if not folder.is_dir():
@@ -148,6 +149,9 @@ class LmdbDisk:
             else:
                 _create(folder)
             return cls(folder, lock, config, clock or SystemClock(), history)
+        except lmdb.Error as error:
+            lock.release()
+            raise DiskFailedError(f"the data in {folder} cannot be opened: {error}") from error
         except BaseException:
             lock.release()
             raise
