@@ -7,13 +7,14 @@ runs the engine needs: its life, its state, its clock and its configuration.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Protocol
 
 from sexton_runtime.kv.engine import Engine
 from sexton_runtime.kv.status import ClockReading
 from sexton_runtime.kv.types import Limits
 from sexton_store.disk import DiskUsage
+from sexton_store.leases import MAX_COUNTED_NS, NS_PER_MS
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -67,6 +68,15 @@ class EngineConfig:
     """How old the durable mesh clock may grow while nothing is written."""
     history: bool = False
     """Whether each step hands its history lines to the disk."""
+
+    def __post_init__(self) -> None:
+        """Raises `ValueError` where a bound can't be one."""
+        for name in fields(self):
+            value = getattr(self, name.name)
+            if value < 1 and name.name != "history":
+                raise ValueError(f"{name.name}: {value} can't be; use 1 or more")
+        if self.tick_ms > MAX_COUNTED_NS // NS_PER_MS:
+            raise ValueError(f"tick_ms: {self.tick_ms} can't be; awake time counts at most 250")
 
 
 @dataclass(slots=True, kw_only=True)

@@ -50,7 +50,6 @@ from sexton_store.timekeeper import Timekeeper
 from sexton_store.watch import Watcher
 from sexton_store.writer import Writer
 
-NS_PER_MS = 1_000_000
 _log = structlog.get_logger(__name__)
 
 

@@ -7,14 +7,16 @@ one number. It is stated here independently of `sexton_store.machine`.
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from unit.store.rig import Rig
+from unit.store.rig import Gate, Rig
 
 from sexton_runtime.kv.types import (
     Compare,
@@ -194,6 +196,41 @@ class EngineAgainstModel(RuleBasedStateMachine):
         self.run(self.rig.kill())
         self.watchers.clear()
 
+    @rule(batch=st.lists(txns, min_size=1, max_size=3), durable=st.booleans())
+    def kill_in_the_middle(self, batch: list[Txn], *, durable: bool) -> None:
+        """S2: the commit is not answered; all of it is there afterwards, or nothing."""
+
+        async def commit_and_kill() -> None:
+            gate = Gate()
+            if durable:
+                self.rig.disk.before_return = gate
+            else:
+                self.rig.disk.before_durable = gate
+            call = self.rig.begin(self.rig.engine.commit(batch))
+            reached = asyncio.ensure_future(gate.reached.wait())
+            await asyncio.wait([call, reached], return_when=asyncio.FIRST_COMPLETED)
+            reached.cancel()
+            await self.rig.kill()
+
+        self.run(commit_and_kill())
+        if durable:
+            for txn in batch:
+                self.model.commit(txn)
+        self.watchers.clear()
+
+    @rule(batch=st.lists(txns, min_size=1, max_size=3))
+    def commit_without_space(self, batch: list[Txn]) -> None:
+        """Whatever would write is refused, the rest is answered as ever."""
+        self.rig.disk.jammed = True
+        results = self.call(self.rig.engine.commit(batch))
+        self.rig.disk.jammed = False
+        for txn, result in zip(batch, results, strict=True):
+            fresh = copy.deepcopy(self.model)
+            expected = fresh.commit(txn)
+            if fresh.revision > self.model.revision:
+                expected = TxnResult(Outcome.NO_SPACE, self.model.revision)
+            assert result == expected
+
     @rule(prefix=st.sampled_from([b"", b"a/", b"b", b"leases/", b"a/1"]))
     def watch(self, prefix: bytes) -> None:
         watcher = self.rig.engine.watch(prefix)
@@ -241,9 +278,9 @@ class EngineAgainstModel(RuleBasedStateMachine):
         assert {lease.name: lease.token for lease in leases} == self.tokens
 
 
-TestEngineAgainstModel = EngineAgainstModel.TestCase
+TestEngineAgainstModel = pytest.mark.slow(EngineAgainstModel.TestCase)
 TestEngineAgainstModel.settings = settings(
-    max_examples=40,
+    max_examples=50,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
