@@ -17,6 +17,7 @@ the run id alone.
 import re
 from base64 import b32encode
 from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, NamedTuple, TypeAlias
 
@@ -127,8 +128,12 @@ def parse_run_id(value: str, *, field: str = "run_id") -> RunName:
         raise IdError(field, value, expected + "; its time does not exist") from None
 
 
+@lru_cache(maxsize=4_096)
 def format_time(instant: Instant) -> str:
-    """Returns a whole second as ids have it: `20261129T030000Z`."""
+    """Returns a whole second as ids have it: `20261129T030000Z`.
+
+    Remembered, because many jobs share a nominal time.
+    """
     assert instant % SECOND == 0, "an id names whole seconds"
     assert MIN_INSTANT <= instant <= MAX_INSTANT, "an id names a time from 1970 to 9999"
     moment = datetime.fromtimestamp(instant // SECOND, UTC)

@@ -14,6 +14,7 @@ from sexton_core.policy.state import (
     Handle,
     JobState,
     NewRun,
+    Rule,
     Verdict,
 )
 from sexton_core.words import Ask, Decision, Origin, Overlap, Reason
@@ -39,6 +40,15 @@ class Candidate(NamedTuple):
     definition: Definition
     overlap: Overlap
     reason: Reason
+
+
+class Moved(NamedTuple):
+    """Where the cursor has come to, and what then lies ahead; fields of `JobState`."""
+
+    cursor: Instant
+    armed: Instant | None
+    rules: tuple[Rule, ...]
+    resumed: Instant | None
 
 
 class Gate:
@@ -136,30 +146,53 @@ class Gate:
         """Records nominal times that never came to the gate."""
         self._ranges.append(passed)
 
-    def verdict(self, state: JobState, next_due: Instant | None, ask: Ask = Ask.NOTHING) -> Verdict:
-        """Returns all of it; `state` has its cursor, the gate adds what it knows.
+    def verdict(
+        self, next_due: Instant | None, moved: Moved | None = None, ask: Ask = Ask.NOTHING
+    ) -> Verdict:
+        """Returns all of it, with the new state.
 
-        `ask` is what a start outside the buffer asks of the live runs.
+        Args:
+            next_due: when to look again.
+            moved: where the cursor now is; None: where it was.
+            ask: what a start outside the buffer asks of the live runs.
+
         """
-        asked = {ask, *(entry.ask for entry in self.buffer)}
-        ask = next((strong for strong in (Ask.TERMINATE, Ask.CANCEL) if strong in asked), ask)
-        changed = bool(self._runs or self._ranges or self._buffered or self._unbuffered)
+        state = self._state
+        changed = bool(moved or self._runs or self._ranges or self._buffered or self._unbuffered)
         if changed:
-            state = state._replace(
-                live=tuple(self.live), buffered=tuple(self.buffer), counters=self._count()
+            cursor, armed, rules, resumed = moved or Moved(
+                state.cursor, state.armed, state.rules, state.resumed
+            )
+            state = JobState(
+                cursor,
+                armed,
+                rules,
+                tuple(self.live),
+                tuple(self.buffer),
+                self._count(),
+                state.paused_at,
+                resumed,
             )
         return Verdict(
-            state=state,
-            runs=tuple(self._runs),
-            ranges=tuple(self._ranges),
-            buffered=tuple(self._buffered),
-            unbuffered=tuple(self._unbuffered),
-            requires=tuple(self._requires.values()),
-            asks=() if ask is Ask.NOTHING else tuple((handle, ask) for handle in self.live),
-            not_before=max((run.due for run in self._runs), default=None),
-            next_due=next_due,
-            changed=changed or state != self._state,
+            state,
+            tuple(self._runs),
+            tuple(self._ranges),
+            tuple(self._buffered),
+            tuple(self._unbuffered),
+            tuple(self._requires.values()),
+            self._asks(ask),
+            max([run.due for run in self._runs]) if self._runs else None,
+            next_due,
+            changed,
         )
+
+    def _asks(self, ask: Ask) -> tuple[tuple[Handle, Ask], ...]:
+        """Returns the strongest thing that any waiting start asks, of every live run."""
+        if ask is Ask.NOTHING and not self.buffer:
+            return ()
+        asked = {ask, *(entry.ask for entry in self.buffer)}
+        strongest = Ask.TERMINATE if Ask.TERMINATE in asked else Ask.CANCEL
+        return tuple((handle, strongest) for handle in self.live) if strongest in asked else ()
 
     def _fire(self, start: Candidate) -> Admission:
         run = start.definition.run
@@ -275,13 +308,14 @@ class Gate:
 
     def _count(self) -> Counters:
         counters = self._state.counters
-        if self._runs and not self._ranges:
-            scheduled = sum(1 for run in self._runs if run.origin is Origin.SCHEDULE)
-            return counters._replace(fired=counters.fired + scheduled)
-        added = dict.fromkeys(Counters._fields, 0)
+        fired = counters.fired
         for run in self._runs:
-            added["fired"] += run.origin is Origin.SCHEDULE
+            fired += run.origin is Origin.SCHEDULE
+        added = dict.fromkeys(counters._fields, 0) if self._ranges else None
+        if added is None:
+            return Counters(fired, *counters[1:])
         for record in self._ranges:
             if record.origin is Origin.SCHEDULE:
                 added[record.decision] += record.times
+        added["fired"] = fired - counters.fired
         return Counters(*(was + added[name] for was, name in zip(counters, added, strict=True)))

@@ -182,6 +182,8 @@ def _missed(first: Instant, last: Instant, definition: Definition, reason: Reaso
 
 def with_excluded(timeline: Timeline, cursor: Instant, unit: Unit) -> Unit:
     """Adds what calendars take away, after the cursor and between the steps, as steps."""
+    if not timeline.has_calendars:
+        return unit
     steps: list[Step] = []
     for step in unit:
         first = step.nominal if isinstance(step, Start) else step.first

@@ -157,18 +157,18 @@ def advance(
     gate = Gate(job, state, now, ended)
     next_due = due_next(job, state)
     if state.paused_at is not None:
-        return BackfillStep(gate.verdict(state, next_due), backfill, Waiting.PAUSED)
+        return BackfillStep(gate.verdict(next_due), backfill, Waiting.PAUSED)
     gate.start_buffered()
     times = upcoming(job, backfill)
     for nominal in times:
         if gate.full:
-            return BackfillStep(gate.verdict(state, next_due), backfill, Waiting.NOTHING)
+            return BackfillStep(gate.verdict(next_due), backfill, Waiting.NOTHING)
         taken = backfill.skip_succeeded and nominal in succeeded
         if not taken and not _free(gate, job, backfill):
             blocker = gate.block()
             if backfill.overlap is not Overlap.SKIP:
                 ask = ASKS.get(backfill.overlap, Ask.NOTHING)
-                verdict = gate.verdict(state, next_due, ask)
+                verdict = gate.verdict(next_due, ask=ask)
                 return BackfillStep(verdict, backfill, Waiting.LIVE_RUN, blocker)
             taken = True
         if not taken:
@@ -179,9 +179,7 @@ def advance(
             skipped=backfill.skipped + taken,
         )
     done = len(times) < ACTIONS_LIMIT
-    return BackfillStep(
-        gate.verdict(state, next_due), backfill, Waiting.DONE if done else Waiting.NOTHING
-    )
+    return BackfillStep(gate.verdict(next_due), backfill, Waiting.DONE if done else Waiting.NOTHING)
 
 
 def _schedule(definition: Definition) -> Schedule:

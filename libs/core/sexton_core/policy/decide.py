@@ -5,7 +5,7 @@ from collections.abc import Collection
 from sexton_core.errors import IllegalChange
 from sexton_core.ids import RunId, manual_run_id, scheduled_run_id
 from sexton_core.instants import SECOND, Instant
-from sexton_core.policy._gate import Candidate, Gate
+from sexton_core.policy._gate import Candidate, Gate, Moved
 from sexton_core.policy._plan import Pass, Plan, Step, end_of
 from sexton_core.policy.job import Job
 from sexton_core.policy.state import Admission, DecisionRange, JobState, Rule, Verdict
@@ -32,31 +32,25 @@ def decide(
     timeline = Timeline(job, state.rules)
     gate = Gate(job, state, now, ended)
     if state.paused_at is not None:
-        return gate.verdict(state, None)
+        return gate.verdict(None)
     gate.start_buffered()
     plan = Plan(timeline, state, now)
     cursor = state.cursor
-    units = iter(plan.units())
     more = gate.full
-    while not more:
-        unit = next(units, None)
-        if unit is None:
-            break
+    for unit in () if more else plan.units():
         for step in unit:
             _take(job, timeline, gate, step, now)
         cursor = end_of(unit[-1])
         more = gate.full
+        if more:
+            break
     armed = plan.upcoming
     next_due = now if more else None if armed is None else timeline.due(armed)
     if cursor == state.cursor:
-        return gate.verdict(state, next_due)
+        return gate.verdict(next_due)
     resumed = state.resumed if state.resumed is None or state.resumed > cursor else None
-    return gate.verdict(
-        state._replace(
-            cursor=cursor, armed=armed, rules=rules_after(state, cursor), resumed=resumed
-        ),
-        next_due,
-    )
+    moved = Moved(cursor, armed, rules_after(state, cursor), resumed)
+    return gate.verdict(next_due, moved)
 
 
 def trigger(
@@ -103,7 +97,7 @@ def trigger(
             Reason.MANUAL,
         )
     )
-    return gate.verdict(state, due_next(job, state)), admission
+    return gate.verdict(due_next(job, state)), admission
 
 
 def due_next(job: Job, state: JobState) -> Instant | None:

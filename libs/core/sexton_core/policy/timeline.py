@@ -24,21 +24,25 @@ class Stretch(NamedTuple):
 class Timeline:
     """One schedule made of several versions. Every question costs a step or two per version."""
 
-    __slots__ = ("_stretches", "_uid")
+    __slots__ = ("_newest_first", "_stretches", "_uid", "has_calendars")
 
     def __init__(self, job: Job, rules: tuple[Rule, ...]) -> None:
         assert rules, "a job is ruled by some version"
-        ends = [rule.after for rule in rules[1:]]
-        ends.append(MAX_INSTANT)
         self._uid: Final = job.uid
-        self._stretches: Final = [
-            Stretch(rule.after, until, job.definition(rule.version))
-            for rule, until in zip(rules, ends, strict=True)
-        ]
+        until = MAX_INSTANT
+        stretches: list[Stretch] = []
+        for after, version in reversed(rules):
+            stretches.append(Stretch(after, until, job.definition(version)))
+            until = after
+        self._newest_first: Final = stretches
+        self._stretches: Final = stretches[::-1]
+        self.has_calendars: Final = any(
+            stretch.definition.unfiltered is not None for stretch in stretches
+        )
 
     def stretch(self, nominal: Instant) -> Stretch:
         """Returns what rules a nominal time; the first stretch for times before all of them."""
-        for stretch in reversed(self._stretches):
+        for stretch in self._newest_first:
             if nominal > stretch.after:
                 return stretch
         return self._stretches[0]
@@ -58,7 +62,7 @@ class Timeline:
 
     def previous_before(self, t: Instant, *, unfiltered: bool = False) -> Instant | None:
         """Returns the last nominal time earlier than `t`, none before the first rule."""
-        for after, until, definition in reversed(self._stretches):
+        for after, until, definition in self._newest_first:
             if after >= t:
                 continue
             schedule = _schedule(definition, unfiltered=unfiltered)
@@ -98,7 +102,7 @@ class Timeline:
 
         There must be no nominal time in (a, b).
         """
-        if not any(definition.unfiltered for _, _, definition in self._stretches):
+        if not self.has_calendars:
             return None
         first = self.next_after(a, unfiltered=True)
         if first is None or first >= b:
