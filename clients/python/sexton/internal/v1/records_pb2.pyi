@@ -674,6 +674,8 @@ class RunRecord(_message.Message):
     RESULT_JSON_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     HANDLE_NOT_BEFORE_NS_FIELD_NUMBER: _builtins.int
+    COMPLETED_FIELD_NUMBER: _builtins.int
+    DEADLINE_PASSED_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run's id."""
     origin: _run_pb2.RunOrigin.ValueType
@@ -712,6 +714,10 @@ class RunRecord(_message.Message):
     """What the task returned, as JSON."""
     handle_not_before_ns: _builtins.int
     """Its not-before time when it was created: part of the handle's key."""
+    completed: _builtins.bool
+    """Whether it ended by an accepted completion, and not by its owner's judgement."""
+    deadline_passed: _builtins.bool
+    """Whether it is being terminated because of its deadline."""
     @_builtins.property
     def template(self) -> Global___RunTemplate:
         """What it shares with the other runs of its version."""
@@ -753,10 +759,12 @@ class RunRecord(_message.Message):
         result_json: _builtins.str = ...,
         error: _run_pb2.RunError | None = ...,
         handle_not_before_ns: _builtins.int = ...,
+        completed: _builtins.bool = ...,
+        deadline_passed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["cancel", b"cancel", "error", b"error", "template", b"template"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "cancel", b"cancel", "create_time_ns", b"create_time_ns", "deliveries", b"deliveries", "due_ns", b"due_ns", "end_time_ns", b"end_time_ns", "error", b"error", "failures", b"failures", "handle_not_before_ns", b"handle_not_before_ns", "nominal_ns", b"nominal_ns", "not_before_ns", b"not_before_ns", "origin", b"origin", "reason", b"reason", "result_json", b"result_json", "retry_of", b"retry_of", "run_id", b"run_id", "session", b"session", "started", b"started", "state", b"state", "template", b"template", "token", b"token", "traceparent", b"traceparent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "cancel", b"cancel", "completed", b"completed", "create_time_ns", b"create_time_ns", "deadline_passed", b"deadline_passed", "deliveries", b"deliveries", "due_ns", b"due_ns", "end_time_ns", b"end_time_ns", "error", b"error", "failures", b"failures", "handle_not_before_ns", b"handle_not_before_ns", "nominal_ns", b"nominal_ns", "not_before_ns", b"not_before_ns", "origin", b"origin", "reason", b"reason", "result_json", b"result_json", "retry_of", b"retry_of", "run_id", b"run_id", "session", b"session", "started", b"started", "state", b"state", "template", b"template", "token", b"token", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,177 @@
+"""Between a run in the core and its record, and the record as the API shows it."""
+
+from typing import Final
+
+from sexton.internal.v1 import records_pb2 as pb
+from sexton.v1 import run_pb2
+from sexton_core.instants import Instant
+from sexton_core.policy.state import Handle, NewRun
+from sexton_core.runs.completion import live_token
+from sexton_core.runs.machine import Run
+from sexton_core.runs.table import WITH_WORKER
+from sexton_core.words import RunState
+from sexton_records.spec import template_policy
+from sexton_records.state import ORIGINS
+from sexton_records.times import timestamp
+
+MAX_ATTEMPTS_SHOWN: Final = 21
+"""The first and the newest 20: a record stays small however often its run fails."""
+
+STATES: Final[dict[RunState, run_pb2.RunState.ValueType]] = {
+    RunState.WAITING: run_pb2.RUN_STATE_WAITING,
+    RunState.RETRYING: run_pb2.RUN_STATE_RETRYING,
+    RunState.RUNNING: run_pb2.RUN_STATE_RUNNING,
+    RunState.CANCELLING: run_pb2.RUN_STATE_CANCELLING,
+    RunState.TERMINATING: run_pb2.RUN_STATE_TERMINATING,
+    RunState.SUCCEEDED: run_pb2.RUN_STATE_SUCCEEDED,
+    RunState.FAILED: run_pb2.RUN_STATE_FAILED,
+    RunState.TIMED_OUT: run_pb2.RUN_STATE_TIMED_OUT,
+    RunState.CANCELLED: run_pb2.RUN_STATE_CANCELLED,
+    RunState.TERMINATED: run_pb2.RUN_STATE_TERMINATED,
+    RunState.EXPIRED: run_pb2.RUN_STATE_EXPIRED,
+    RunState.LOST: run_pb2.RUN_STATE_LOST,
+}
+STATE_OF: Final = {value: word for word, value in STATES.items()}
+
+
+def new_record(new: NewRun, now: Instant, traceparent: str) -> pb.RunRecord:
+    """Returns what a fired run's record holds besides its template.
+
+    The leader appends its bytes to those of the version's template (field `template`), serialised
+    once: concatenated protobuf messages are one message.
+    """
+    return pb.RunRecord(
+        run_id=new.run_id,
+        origin=ORIGINS[new.origin],
+        nominal_ns=new.nominal,
+        due_ns=new.due,
+        reason=new.reason.value,
+        create_time_ns=now,
+        traceparent=traceparent,
+        state=run_pb2.RUN_STATE_WAITING,
+        not_before_ns=new.handle.not_before,
+        handle_not_before_ns=new.handle.not_before,
+    )
+
+
+def handle_in(record: pb.RunRecord) -> Handle:
+    """Returns the handle under which a record lives, or lived."""
+    template = record.template
+    return Handle(record.run_id, template.queue, template.priority, record.handle_not_before_ns)
+
+
+def decode_run(record: pb.RunRecord, mod_revision: int) -> Run:
+    """Returns the run of a record that was read at a revision.
+
+    Whether a live attempt has begun is in the owner's memory only. Read from the record alone, as
+    after a takeover, it counts as begun.
+    """
+    state = STATE_OF[record.state]
+    held = state in WITH_WORKER
+    return Run(
+        run_id=record.run_id,
+        policy=template_policy(record.template),
+        created_at=record.create_time_ns,
+        due=record.due_ns,
+        not_before=record.not_before_ns,
+        state=state,
+        attempts=record.deliveries,
+        failures=record.failures,
+        token=live_token(record.token, mod_revision) if held else record.token,
+        session=record.session,
+        started=held,
+        ever_started=record.started or held,
+        completed=record.completed,
+        deadline_passed=record.deadline_passed,
+        ended_at=record.end_time_ns or None,
+    )
+
+
+def update_record(record: pb.RunRecord, run: Run) -> None:
+    """Writes into a record what the state machine has changed.
+
+    The token is copied wherever there is one, so that the next write does not lose it; the
+    assignment itself writes 0, its token being the revision of that very commit.
+    """
+    record.state = STATES[run.state]
+    record.not_before_ns = run.not_before
+    record.deliveries = run.attempts
+    record.failures = run.failures
+    record.token = run.token
+    record.session = run.session
+    record.started = run.ever_started
+    record.completed = run.completed
+    record.deadline_passed = run.deadline_passed
+    record.end_time_ns = run.ended_at or 0
+
+
+def add_attempt(record: pb.RunRecord, attempt: pb.AttemptRecord) -> None:
+    """Appends an attempt, forgetting the second oldest where there are too many."""
+    if len(record.attempts) >= MAX_ATTEMPTS_SHOWN:
+        del record.attempts[1]
+    record.attempts.append(attempt)
+
+
+def run_name(record: pb.RunRecord) -> str:
+    """Returns the run's resource name."""
+    template = record.template
+    return f"namespaces/{template.namespace}/jobs/{template.job}/runs/{record.run_id}"
+
+
+def run_message(record: pb.RunRecord, mod_revision: int, *, full: bool) -> run_pb2.Run:
+    """Returns a run as the API shows it; not `full`: without task, results, details and output."""
+    template = record.template
+    message = run_pb2.Run(
+        name=run_name(record),
+        job_uid=template.job_uid,
+        origin=record.origin,
+        nominal_time=timestamp(record.nominal_ns),
+        due_time=timestamp(record.due_ns),
+        state=record.state,
+        job_version=template.version,
+        queue=template.queue,
+        priority=template.priority,
+        failures=record.failures,
+        attempts=[_attempt(attempt, mod_revision, full=full) for attempt in record.attempts],
+        create_time=timestamp(record.create_time_ns),
+        end_time=timestamp(record.end_time_ns) if record.end_time_ns else None,
+        error=_error(record.error, full=full) if record.HasField("error") else None,
+        not_before_time=timestamp(record.not_before_ns),
+        retry_of=record.retry_of,
+        traceparent=record.traceparent,
+    )
+    if record.HasField("cancel"):
+        message.cancel_request.CopyFrom(
+            run_pb2.CancelRequest(
+                mode=record.cancel.mode,
+                reason=record.cancel.reason,
+                request_time=timestamp(record.cancel.request_time_ns),
+            )
+        )
+    if full:
+        message.result_json = record.result_json
+        message.task.CopyFrom(template.task)
+    return message
+
+
+def _attempt(attempt: pb.AttemptRecord, mod_revision: int, *, full: bool) -> run_pb2.Attempt:
+    message = run_pb2.Attempt(
+        number=attempt.number,
+        token=attempt.token or mod_revision,
+        session=attempt.session,
+        worker=attempt.worker,
+        state=attempt.state,
+        assign_time=timestamp(attempt.assign_time_ns),
+        start_time=timestamp(attempt.start_time_ns) if attempt.start_time_ns else None,
+        end_time=timestamp(attempt.end_time_ns) if attempt.end_time_ns else None,
+        error=_error(attempt.error, full=full) if attempt.HasField("error") else None,
+        output_tail=attempt.output_tail if full else "",
+    )
+    message.execution_duration.FromMilliseconds(attempt.execution_ms)
+    return message
+
+
+def _error(error: run_pb2.RunError, *, full: bool) -> run_pb2.RunError:
+    return run_pb2.RunError(
+        kind=error.kind, message=error.message, detail=error.detail if full else ""
+    )

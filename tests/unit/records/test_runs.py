@@ -1,0 +1,81 @@
+"""A run means the same in its record and in the core, through every step of its life."""
+
+from sexton.internal.v1 import records_pb2 as pb
+from sexton.v1 import job_pb2, run_pb2
+from sexton_core.instants import SECOND
+from sexton_core.policy.state import Handle, NewRun
+from sexton_core.runs import machine
+from sexton_core.schedules import JobIdentity, ScheduleCache
+from sexton_core.words import Origin, Reason, RunEvent, RunState
+from sexton_records import runs, spec
+
+UID = "abcdefghijklmnopqrstuvwx"
+RUN_ID = "t20261129T030000Z-abcdefgh"
+NOMINAL = 1_795_921_200 * SECOND
+
+
+def fresh_record() -> pb.RunRecord:
+    job_spec = job_pb2.JobSpec(task=job_pb2.Task(shell=job_pb2.ShellTask(command="true")))
+    identity = JobIdentity(namespace="default", name="nightly", uid=UID)
+    definition = spec.decode_definition(job_spec, 1, identity, ScheduleCache())
+    template = spec.run_template("default", "nightly", UID, job_spec, definition)
+    new = NewRun(
+        Handle(RUN_ID, "default", 0, NOMINAL), Origin.SCHEDULE, NOMINAL, NOMINAL, 1, Reason.ON_TIME
+    )
+    shared = pb.RunRecord(template=template).SerializeToString()
+    return pb.RunRecord.FromString(shared + runs.new_record(new, NOMINAL, "").SerializeToString())
+
+
+def test_a_template_and_a_run_concatenated_are_one_record() -> None:
+    record = fresh_record()
+    assert record.template.job == "nightly"
+    assert record.run_id == RUN_ID
+    assert runs.handle_in(record) == Handle(RUN_ID, "default", 0, NOMINAL)
+    assert runs.run_name(record) == f"namespaces/default/jobs/nightly/runs/{RUN_ID}"
+
+
+def test_the_token_of_an_assignment_is_its_revision_and_survives_a_later_write() -> None:
+    record = fresh_record()
+    run = machine.assign(runs.decode_run(record, 10), "session-1", NOMINAL)
+    runs.update_record(record, run)
+    assert record.token == 0
+    read = runs.decode_run(record, 11)
+    assert (read.state, read.token) == (RunState.RUNNING, 11)
+
+    runs.update_record(record, machine.apply(read, RunEvent.CANCEL, NOMINAL))
+    read = runs.decode_run(record, 25)
+    assert (read.state, read.token) == (RunState.CANCELLING, 11)
+
+
+def test_an_ended_run_keeps_the_token_that_ended_it() -> None:
+    record = fresh_record()
+    runs.update_record(record, machine.assign(runs.decode_run(record, 10), "s", NOMINAL))
+    ended = machine.apply(runs.decode_run(record, 11), RunEvent.SUCCEED, NOMINAL + SECOND)
+    runs.update_record(record, ended)
+    read = runs.decode_run(record, 12)
+    assert (read.state, read.token, read.ended_at) == (RunState.SUCCEEDED, 11, NOMINAL + SECOND)
+
+
+def test_of_many_attempts_the_first_and_the_newest_stay() -> None:
+    record = fresh_record()
+    for number in range(1, 41):
+        runs.add_attempt(record, pb.AttemptRecord(number=number))
+    assert [attempt.number for attempt in record.attempts] == [1, *range(21, 41)]
+
+
+def test_lists_leave_out_what_is_large() -> None:
+    record = fresh_record()
+    record.result_json = '{"rows": 3}'
+    record.error.kind, record.error.detail = "ValueError", "a traceback"
+    basic = runs.run_message(record, 10, full=False)
+    full = runs.run_message(record, 10, full=True)
+    assert (basic.result_json, basic.error.detail, basic.HasField("task")) == ("", "", False)
+    assert (full.result_json, full.error.detail) == ('{"rows": 3}', "a traceback")
+    assert full.task.shell.command == "true"
+    assert basic.error.kind == "ValueError"
+
+
+def test_every_state_has_its_value_on_the_wire() -> None:
+    assert set(runs.STATES) == set(RunState)
+    assert len(set(runs.STATES.values())) == len(RunState)
+    assert run_pb2.RUN_STATE_UNSPECIFIED not in runs.STATES.values()
