@@ -11,6 +11,7 @@ from sexton_sim.loop import SimLoop
 from sexton_sim.network import Event
 
 Trace = Callable[[str], None]
+_ENCODE = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class EventLog:
@@ -33,7 +34,7 @@ class EventLog:
 
     def line(self, entry: dict[str, Any]) -> None:
         """Takes a line of the history."""
-        self._add(json.dumps(entry, separators=(",", ":")))
+        self._add(_ENCODE(entry))
 
     def hexdigest(self) -> str:
         """Gives the hash so far."""

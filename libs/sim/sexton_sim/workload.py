@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sexton.errors import Fenced, SextonError
 from sexton_runtime.kv.client import StoreClient
 from sexton_runtime.kv.held_lease import HeldLease, LeaseKeeper
-from sexton_runtime.kv.types import Compare, Delete, Op, Put, Target, Txn
+from sexton_runtime.kv.types import Compare, Delete, LeaseRef, Op, Put, Target, Txn
 from sexton_runtime.kv.unknown import commit_resolved, created
 from sexton_runtime.kv.watcher import RelistingWatcher
 from sexton_runtime.randomness import SeededRandomness
@@ -30,6 +30,7 @@ REGISTERS = "reg/"
 RULES = WriteRules(fenced=("guarded/",), compared=("count/", "item/"), counters=("count/",))
 LEASES = ("alpha", "beta")
 LEASE_TTL_S = 3.0
+_SHORT_TTL_MS = 500
 _REGISTER_COUNT = 4
 _COUNTER_COUNT = 2
 _PAUSE_AFTER_ERROR_S = 0.2
@@ -99,6 +100,24 @@ async def run_holder(member: Member, *, pause_s: float) -> None:
                 if asyncio.get_running_loop().time() > until_s:
                     await lease.release()
             await lease.release()
+
+
+async def run_renewer(member: Member) -> None:
+    """Renews a lease of its own carelessly: in time, just about, or too late."""
+    rng = member.random()
+    async with member.store() as store:
+        name = f"careless/{member.name}"
+        holder = f"{member.name}.{member.process.incarnation}"
+        while not member.stopping():
+            try:
+                lease = (await store.acquire_lease(name, holder, _SHORT_TTL_MS)).lease
+                renewed = True
+                while renewed and not member.stopping():
+                    await asyncio.sleep(rng.uniform(0.5, 1.1) * _SHORT_TTL_MS / 1000)
+                    (renewal,) = await store.renew_leases([LeaseRef(name, lease.token)])
+                    renewed = renewal.renewed
+            except SextonError:
+                await asyncio.sleep(_PAUSE_AFTER_ERROR_S)
 
 
 async def run_watcher(member: Member, *, prefix: bytes) -> None:

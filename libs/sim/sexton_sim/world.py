@@ -15,9 +15,9 @@ from typing import Any, NoReturn
 
 import structlog
 
+from sexton.errors import SextonError
 from sexton_runtime.randomness import SeededRandomness
 from sexton_sim.check import Verdict, check
-from sexton_sim.clock import DEFAULT_WALL_NS
 from sexton_sim.disks import SimDisk
 from sexton_sim.event_log import EventLog, Trace
 from sexton_sim.faults import FaultPlan, Injector
@@ -34,10 +34,12 @@ from sexton_sim.workload import (
     audit,
     run_client,
     run_holder,
+    run_renewer,
     run_watcher,
 )
 from sexton_store.app import Store
 from sexton_store.contract import EngineConfig
+from sexton_store.disk import DiskFailedError, DiskFullError
 
 STORE = "store"
 _RESTART_S = (0.1, 2.0)
@@ -54,6 +56,7 @@ class Plan:
     """How long it runs on after everything has been healed."""
     clients: int = 4
     holders: int = 3
+    renewers: int = 1
     watched: tuple[bytes, ...] = (b"reg/", b"pair/", b"")
     """One watcher for each prefix."""
     pause_s: float = 0.1
@@ -146,11 +149,12 @@ class World:
         """Runs it to its end and judges it."""
         with _quiet_logs():
             failure = self.loop.run(self._main())
-        verdict = self._judge(failure)
+        history = self.recorder.history()
+        verdict = self._judge(history, failure)
         return Outcome(
             seed=self.seed,
             event_log_hash=self.log.hexdigest(),
-            history=self.recorder.history(),
+            history=history,
             recorder=self.recorder,
             verdict=verdict,
             injected=self.injected + self.network.injected + self.disk.injected,
@@ -188,6 +192,8 @@ class World:
             yield self._host(f"client-{number}", lambda it: run_client(it, pause_s=pause_s))
         for number in range(self.plan.holders):
             yield self._host(f"holder-{number}", lambda it: run_holder(it, pause_s=pause_s * 3))
+        for number in range(self.plan.renewers):
+            yield self._host(f"renewer-{number}", run_renewer)
         for number, prefix in enumerate(self.plan.watched):
 
             def watch(member: Member, prefix: bytes = prefix) -> Coroutine[Any, Any, None]:
@@ -217,10 +223,13 @@ class World:
             config=self.plan.engine,
             insecure=True,
         )
-        await store.lifecycle.run(signals=False)
+        try:
+            await store.lifecycle.run(signals=False)
+        except (SextonError, DiskFailedError, DiskFullError) as error:
+            self.recorder.fault("could not start", STORE, error=type(error).__name__)
 
-    def _judge(self, failure: str) -> Verdict:
-        verdict = check(self.recorder.history(), rules=RULES, registers=REGISTERS)
+    def _judge(self, history: History, failure: str) -> Verdict:
+        verdict = check(history, rules=RULES, registers=REGISTERS)
         if failure:
             verdict.violate("L6", failure)
         for problem in self.unexpected:
@@ -235,11 +244,6 @@ class World:
 def run(seed: int, plan: Plan | None = None, trace: Trace | None = None) -> Outcome:
     """Runs the world of a seed; `trace` sees every event."""
     return World(seed, plan or Plan(), trace).run()
-
-
-def default_wall_ns() -> int:
-    """Gives the wall clock at the start of every world."""
-    return DEFAULT_WALL_NS
 
 
 @contextmanager

@@ -145,7 +145,7 @@ def _check_committed(call: Call, log: Log, verdict: Verdict, placed: dict[int, C
         if value is not None or log.at(key, revision - 1) is not None
     ]
     entry = log.by_revision.get(revision)
-    if not effective:
+    if not effective or _had_no_effect(wanted, revision, log):
         return
     if entry is None:
         verdict.violate("S2", f"an acknowledged commit is not in the log: {revision}", [call])
@@ -172,6 +172,14 @@ def _check_committed(call: Call, log: Log, verdict: Verdict, placed: dict[int, C
     late = 0 < txn["not_after_ns"] < mesh_ns
     if early or late:
         verdict.violate("S20", f"revision {revision} is outside its bounds of mesh time", [call])
+
+
+def _had_no_effect(wanted: Sequence[tuple[bytes, Any]], revision: int, log: Log) -> bool:
+    """Tells whether all it did may have been to delete what was absent.
+
+    Then it has no revision of its own: it was told the one at which it was evaluated.
+    """
+    return all(value is None and log.at(key, revision) is None for key, value in wanted)
 
 
 def _check_refused(history: History, log: Log, verdict: Verdict) -> None:

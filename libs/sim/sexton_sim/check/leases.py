@@ -144,14 +144,15 @@ def _check_answers(
                         f"lease {name} (token {token}) was renewed after its end",
                         [call, end.entry.commit],
                     )
-        elif call.name == "release" and call.result["revision"]:
+        elif call.name == "release" and call.result.get("revision"):
             end = ended.get((call.args["name"], call.args["token"]))
             if end is None or end.revision != call.result["revision"]:
                 verdict.violate("S4", "a release was answered that the log does not have", [call])
 
 
 def _over(end: _End, call: Call) -> bool:
-    return end.entry.durable_ns is not None and end.entry.durable_ns < call.invoked_ns
+    """Tells whether the end was being made durable, or was, before the renewal was sent."""
+    return end.entry.begun_ns is not None and end.entry.begun_ns < call.invoked_ns
 
 
 def _check_acts(history: History, ended: dict[tuple[str, int], _End], verdict: Verdict) -> None:

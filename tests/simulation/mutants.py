@@ -1,0 +1,307 @@
+"""Faults in the store and its clients that the checker must catch: PROOF's mutants, and more.
+
+Each is a patch for the time of a test. What it breaks is a promise, so a rule of the checker names
+it; a mutant that no seed of its budget catches means that the simulation looks away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from sexton_runtime.kv.held_lease import HeldLease
+from sexton_runtime.kv.types import LEASE_PREFIX, Outcome, Put, Renewal, Txn
+from sexton_sim import workload
+from sexton_sim.disks import SimDiskHandle
+from sexton_sim.faults import FaultPlan
+from sexton_sim.world import Plan
+from sexton_store import engine, writer
+from sexton_store.disk import DiskFullError
+from sexton_store.engine import EmbeddedEngine
+from sexton_store.leases import LeaseTable
+from sexton_store.machine import Space, Step
+from sexton_store.mesh_clock import MeshClock
+from sexton_store.timekeeper import Timekeeper
+from sexton_store.watch import WatchHub
+from sexton_store.writer import Writer
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+SMALL = Plan(duration_s=12, quiet_s=3, clients=2, holders=3, watched=(b"",), pause_s=0.1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mutant:
+    name: str
+    patch: Patch
+    rules: frozenset[str]
+    """Any of these is the right one."""
+    plan: Plan = SMALL
+    seeds: int = 10
+
+
+def _fence_is_not_sent(patch: pytest.MonkeyPatch) -> None:
+    async def commit(self: HeldLease, txns: Any, *, timeout_s: float | None = None) -> Any:
+        return await self._keeper.store.commit(txns, timeout_s=timeout_s)
+
+    patch.setattr(HeldLease, "commit", commit)
+
+
+def _fence_is_not_compared(patch: pytest.MonkeyPatch) -> None:
+    holds = Step._holds
+    patch.setattr(
+        Step, "_holds", lambda self, it: it.key.startswith(LEASE_PREFIX) or holds(self, it)
+    )
+
+
+def _acknowledged_before_the_commit(patch: pytest.MonkeyPatch) -> None:
+    async def run_once(self: Writer) -> int:
+        requests = self._gather()
+        if requests:
+            step, batch = await self._evaluate(requests, Space.AMPLE)
+            self._publish(requests, step)
+            if batch is not None:
+                try:
+                    await self._write(batch, use_reserve=True)
+                except DiskFullError:
+                    return 0
+        return len(requests)
+
+    patch.setattr(Writer, "run_once", run_once)
+
+
+def _disk_does_not_wait_for_durability(patch: pytest.MonkeyPatch) -> None:
+    write = SimDiskHandle.write
+    running: set[asyncio.Task[None]] = set()
+
+    async def lie(self: SimDiskHandle, batch: Any, *, use_reserve: bool) -> None:
+        for task in list(running):
+            if not task.done():
+                await task
+        running.add(asyncio.create_task(write(self, batch, use_reserve=use_reserve)))
+
+    patch.setattr(SimDiskHandle, "write", lie)
+
+
+def _lease_by_wall_clock(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Timekeeper, "awake_ns", lambda self: self._clock.wall_ns())
+
+
+def _renewed_while_ending(patch: pytest.MonkeyPatch) -> None:
+    def renew(self: LeaseTable, name: str, token: int, awake_ns: int) -> Renewal:
+        held = self._held.get(name)
+        if held is None or held.token != token:
+            return Renewal(renewed=False, remaining_ms=0)
+        held.deadline_ns = awake_ns + held.ttl_ms * 1_000_000
+        return Renewal(renewed=True, remaining_ms=held.ttl_ms)
+
+    patch.setattr(LeaseTable, "renew", renew)
+
+
+def _restart_gives_leases_no_time(patch: pytest.MonkeyPatch) -> None:
+    load = engine._load_leases
+
+    def forget(disk: Any, time: Any) -> LeaseTable:
+        leases = load(disk, time)
+        for held in leases._held.values():
+            held.deadline_ns = time.awake_ns()
+        leases._no_deadline_before_ns = 0
+        return leases
+
+    patch.setattr(engine, "_load_leases", forget)
+
+
+def _holder_counts_from_the_answer(patch: pytest.MonkeyPatch) -> None:
+    def extend(self: HeldLease, sent_ns: int) -> None:
+        now_ns = self._keeper.clock.boot_ns()
+        self._deadline_ns = now_ns + 2 * self._ttl_ns
+        self.next_renewal_ns = now_ns + self._ttl_ns // 3
+
+    patch.setattr(HeldLease, "extend", extend)
+
+
+def _counter_is_written_uncompared(patch: pytest.MonkeyPatch) -> None:
+    async def count(self: Any) -> None:
+        (kv,) = (await self._store.get([b"count/0"])).kvs
+        value = b"%d" % (int(kv.value or b"0") + 1)
+        await self._store.commit([Txn(then=(Put(b"count/0", value),))])
+
+    patch.setattr(workload._Client, "_count", count)
+
+
+def _refused_is_written_all_the_same(patch: pytest.MonkeyPatch) -> None:
+    evaluate = Step.evaluate
+
+    def apply(self: Step, txn: Txn) -> Any:
+        result = evaluate(self, txn)
+        if (
+            result.outcome is Outcome.REFUSED
+            and txn.then
+            and b"#" in getattr(txn.then[0], "value", b"")
+        ):
+            self._apply(txn.then, (), use_reserve=False)
+        return result
+
+    patch.setattr(Step, "evaluate", apply)
+
+
+def _reads_are_one_behind(patch: pytest.MonkeyPatch) -> None:
+    get = EmbeddedEngine.get
+    last: dict[tuple[bytes, ...], Any] = {}
+
+    async def stale(self: EmbeddedEngine, keys: Any, *, keys_only: bool = False) -> Any:
+        found = await get(self, keys, keys_only=keys_only)
+        earlier, last[tuple(keys)] = last.get(tuple(keys), found), found
+        return earlier
+
+    patch.setattr(EmbeddedEngine, "get", stale)
+
+
+def _unpublished_is_read(patch: pytest.MonkeyPatch) -> None:
+    """A snapshot under the revision of before the step that it shows already."""
+    patch.setattr(engine._Running, "revision_of", lambda self, _view: self.writer.revision)
+
+
+def _watch_has_gaps(patch: pytest.MonkeyPatch) -> None:
+    publish = WatchHub.publish
+    patch.setattr(
+        WatchHub,
+        "publish",
+        lambda self, entries: publish(self, [it for it in entries if it.revision % 23]),
+    )
+
+
+def _watch_splits_revisions(patch: pytest.MonkeyPatch) -> None:
+    publish = WatchHub.publish
+
+    def half(self: WatchHub, entries: Any) -> None:
+        publish(self, [entry._replace(events=entry.events[:1]) for entry in entries])
+
+    patch.setattr(WatchHub, "publish", half)
+
+
+def _mesh_time_is_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MeshClock, "now", lambda self, boot_ns, wall_ns: wall_ns)
+
+
+def _reader_is_never_closed(patch: pytest.MonkeyPatch) -> None:
+    get = EmbeddedEngine.get
+
+    leaked: list[Any] = []
+
+    async def leak(self: EmbeddedEngine, keys: Any, *, keys_only: bool = False) -> Any:
+        leaked.append(self._disk.view())
+        leaked[-1].__enter__()
+        return await get(self, keys, keys_only=keys_only)
+
+    patch.setattr(EmbeddedEngine, "get", leak)
+
+
+def _full_disk_is_not_rolled_back(patch: pytest.MonkeyPatch) -> None:
+    """A step without space is acknowledged as if it had been written."""
+    write = Writer._write
+
+    async def swallow(self: Writer, batch: Any, *, use_reserve: bool) -> None:
+        try:
+            await write(self, batch, use_reserve=use_reserve)
+        except DiskFullError:
+            return
+
+    patch.setattr(writer.Writer, "_write", swallow)
+
+
+def _often(**weights: float) -> FaultPlan:
+    """A plan with these faults alone, and often."""
+    none = {name: 0.0 for name in FaultPlan.__dataclass_fields__ if name != "mean_pause_s"}
+    return replace(FaultPlan(mean_pause_s=1.0), **{**none, **weights})
+
+
+MUTANTS = (
+    Mutant(
+        name="no fence is sent",
+        patch=_fence_is_not_sent,
+        rules=frozenset({"S5"}),
+    ),
+    Mutant(
+        name="the fence is not compared",
+        patch=_fence_is_not_compared,
+        rules=frozenset({"S5"}),
+        plan=replace(SMALL, faults=_often(suspend_member=1, cut_both_ways=1, crash_store=1)),
+        seeds=20,
+    ),
+    Mutant(
+        name="acknowledged before the commit",
+        patch=_acknowledged_before_the_commit,
+        rules=frozenset({"S23", "S2"}),
+    ),
+    Mutant(
+        name="the disk does not wait for durability",
+        patch=_disk_does_not_wait_for_durability,
+        rules=frozenset({"S23", "S2"}),
+    ),
+    Mutant(
+        name="lease by wall clock",
+        patch=_lease_by_wall_clock,
+        rules=frozenset({"S4"}),
+        plan=replace(SMALL, faults=_often(jump_wall=1)),
+    ),
+    Mutant(
+        name="renewed while ending",
+        patch=_renewed_while_ending,
+        rules=frozenset({"S4"}),
+        plan=replace(SMALL, faults=_often(slow_disk=1, cut_both_ways=1, suspend_member=1)),
+        seeds=30,
+    ),
+    Mutant(
+        name="a restart gives leases no time",
+        patch=_restart_gives_leases_no_time,
+        rules=frozenset({"S4"}),
+        plan=replace(SMALL, faults=_often(crash_store=1)),
+    ),
+    Mutant(
+        name="the holder counts from the answer",
+        patch=_holder_counts_from_the_answer,
+        rules=frozenset({"S4"}),
+        plan=replace(SMALL, faults=_often(cut_both_ways=1)),
+        seeds=20,
+    ),
+    Mutant(
+        name="a counter is written uncompared",
+        patch=_counter_is_written_uncompared,
+        rules=frozenset({"S1", "S5"}),
+    ),
+    Mutant(
+        name="what is refused is written all the same",
+        patch=_refused_is_written_all_the_same,
+        rules=frozenset({"S22"}),
+        plan=replace(SMALL, clients=5),
+    ),
+    Mutant(name="reads are one behind", patch=_reads_are_one_behind, rules=frozenset({"S19"})),
+    Mutant(
+        name="what is not published is read",
+        patch=_unpublished_is_read,
+        rules=frozenset({"S1", "S18"}),
+        plan=replace(SMALL, faults=_often(slow_disk=1)),
+    ),
+    Mutant(name="a watch has gaps", patch=_watch_has_gaps, rules=frozenset({"S18"})),
+    Mutant(
+        name="a watch splits revisions", patch=_watch_splits_revisions, rules=frozenset({"S18"})
+    ),
+    Mutant(
+        name="mesh time is the wall clock",
+        patch=_mesh_time_is_the_wall_clock,
+        rules=frozenset({"S20"}),
+        plan=replace(SMALL, faults=_often(jump_wall=1)),
+    ),
+    Mutant(name="a reader is never closed", patch=_reader_is_never_closed, rules=frozenset({"L9"})),
+    Mutant(
+        name="a full disk is not rolled back",
+        patch=_full_disk_is_not_rolled_back,
+        rules=frozenset({"S2"}),
+        plan=replace(SMALL, faults=_often(full_disk=1)),
+    ),
+)
