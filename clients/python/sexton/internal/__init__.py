@@ -1,0 +1,1 @@
+"""What Sexton's own services speak among themselves."""

@@ -1,0 +1,1 @@
+"""The public API of Sexton, generated from protos/sexton/v1."""

@@ -1,0 +1,1 @@
+"""Generated from protos/sexton/internal/v1."""
