@@ -12,6 +12,7 @@ from sexton_core.policy.decide import decide
 from sexton_core.policy.job import Definition, Job
 from sexton_core.policy.state import DecisionRange, JobState, Rule
 from sexton_core.policy.timeline import Timeline
+from sexton_core.schedules import JobSchedule
 from sexton_core.words import Decision, Reason, RunState
 
 
@@ -164,11 +165,12 @@ class _Answer:
         return self.calendar() if self.calendar_took() else None
 
     def calendar(self) -> Explanation:
-        self.add("calendar", "taken away by a calendar of the schedule", passed=False)
+        schedule = self._definition.schedule
+        span = schedule.excluded_at(self._at) if isinstance(schedule, JobSchedule) else None
+        calendar = "a calendar" if span is None else f"the calendar {span.calendar}"
+        self.add("calendar", f"{calendar} takes it away", passed=False)
         decided = self._at <= self._state.cursor
-        return self.end(
-            "a calendar of the schedule excludes it", Decision.EXCLUDED, forecast=not decided
-        )
+        return self.end(f"{calendar} excludes it", Decision.EXCLUDED, forecast=not decided)
 
     def fired(self, run: RecordedRun) -> Explanation:
         late = run.created_at - self._due()

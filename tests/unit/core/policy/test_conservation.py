@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.core.policy.world import Listed, World, job_of, with_calendar
@@ -62,6 +63,7 @@ def play(world: World, script: list[tuple[Any, ...]]) -> None:
             getattr(world, action)(*values)
 
 
+@pytest.mark.slow
 @settings(max_examples=250, deadline=None)
 @given(definitions(), st.lists(actions, min_size=12, max_size=30))
 def test_every_nominal_time_ends_in_exactly_one_decision(
