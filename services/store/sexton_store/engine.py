@@ -111,7 +111,7 @@ class EmbeddedEngine:
             return
         writer, (writing, ticking) = self._running.writer, self._tasks
         ticking.cancel()
-        if not writer.failed.is_set():
+        if writer.serving:
             writer.persist()
         writer.stop()
         await asyncio.wait(self._tasks)

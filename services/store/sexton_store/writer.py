@@ -101,6 +101,11 @@ class Writer:
             if timer is not None:
                 timer.cancel()
 
+    @property
+    def serving(self) -> bool:
+        """Whether requests are taken."""
+        return self._refusal is None
+
     def check_serving(self) -> None:
         """Raises `Unavailable` unless requests are taken."""
         if self._refusal is not None:
@@ -157,13 +162,13 @@ class Writer:
             return 0
         try:
             step = await self._make_durable(requests)
+            self._publish(requests, step)
         except (DiskFailedError, OSError) as error:
             self.fail(requests, error)
             return 0
         except Exception as error:  # a fault of our own: what became of the step is not known
             self.fail(requests, error)
             raise
-        self._publish(requests, step)
         return len(requests)
 
     async def _make_durable(self, requests: list[Request[Any]]) -> Step:
@@ -250,7 +255,9 @@ class Writer:
             request.settle()
 
     def fail(self, requests: Sequence[Request[Any]], error: Exception) -> None:
-        """Stops for good: whether the step became durable is not known. Idempotent."""
+        """Stops for good: whether the step of these requests became durable is not known."""
+        for request in requests:
+            request.refuse(OutcomeUnknown())
         if self.failed.is_set():
             return
         _log.critical(
@@ -259,8 +266,6 @@ class Writer:
             exc_info=error,
         )
         self._refusal = "the store has stopped: the outcome of a commit is not known"
-        for request in requests:
-            request.refuse(OutcomeUnknown())
         for request in self.lanes.drain():
             request.refuse(Unavailable(self._refusal))
         self.hub.end()
@@ -270,9 +275,7 @@ class Writer:
         """Takes out a request whose caller has gone or whose time is up, if it still waits."""
         if self.lanes.remove(request):
             self.counters.dropped += 1
-            request.refuse(
-                DeadlineExceeded("the time was up before it was begun; nothing happened")
-            )
+            request.refuse(DeadlineExceeded(_NOT_BEGUN))
 
 
 async def _evaluate_all(requests: list[Request[Any]], step: Step) -> Request[Any] | None:

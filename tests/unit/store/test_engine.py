@@ -666,3 +666,18 @@ async def test_what_the_caller_does_to_its_list_does_not_reach_the_store(rig: Ri
     await asyncio.sleep(0)
     txns.append(Txn(then=(Put(b"", b""),)))
     assert len(await call) == 1
+
+
+@simulated
+async def test_a_step_on_its_way_is_answered_also_when_the_store_fails_elsewhere(
+    rig: Rig,
+) -> None:
+    gate = rig.hold_writes()
+    rig.disk.fail_next(with_effect=True)
+    call = rig.begin(rig.engine.commit(puts(b"k")))
+    await gate.reached.wait()
+    rig.engine._live.writer.fail((), RuntimeError("the ticker broke"))
+    gate.open()
+    with pytest.raises(OutcomeUnknown):
+        await call
+    assert rig.engine.failed.is_set()
