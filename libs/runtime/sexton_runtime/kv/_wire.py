@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from sexton.internal.v1 import store_pb2 as pb
 from sexton_runtime.kv.status import ClockReading, ClockState, StoreStatus
@@ -29,38 +29,46 @@ _OUTCOMES = {int(outcome): outcome for outcome in Outcome}
 _KINDS = {int(kind): kind for kind in EventKind}
 
 
-def txn_to_wire(txn: Txn) -> pb.Txn:
-    """Writes a transaction."""
-    return pb.Txn(
-        compares=[_compare_to_wire(compare) for compare in txn.compares],
-        then=[_op_to_wire(op) for op in txn.then],
-        orelse=[_op_to_wire(op) for op in txn.orelse],
-        not_before_time_ns=txn.not_before_ns,
-        not_after_time_ns=txn.not_after_ns,
-        use_reserve=txn.use_reserve,
-    )
+def add_txns(request: pb.CommitStreamRequest, txns: Iterable[Txn]) -> None:
+    """Writes transactions into a request.
+
+    In place: to build each write by itself and have it copied costs two and a half times as much.
+    """
+    for txn in txns:
+        into = request.txns.add(
+            not_before_time_ns=txn.not_before_ns,
+            not_after_time_ns=txn.not_after_ns,
+            use_reserve=txn.use_reserve,
+        )
+        for compare in txn.compares:
+            _add_compare(into, compare)
+        _add_ops(into.then.add, txn.then)
+        if txn.orelse:
+            _add_ops(into.orelse.add, txn.orelse)
 
 
-def _op_to_wire(op: Op) -> pb.Op:
-    if isinstance(op, Put):
-        return pb.Op(key=op.key, put=op.value)
-    return pb.Op(key=op.key, delete=True)
+def _add_ops(add: Callable[..., pb.Op], ops: Iterable[Op]) -> None:
+    for op in ops:
+        if isinstance(op, Put):
+            add(key=op.key, put=op.value)
+        else:
+            add(key=op.key, delete=True)
 
 
-def _compare_to_wire(compare: Compare) -> pb.Compare:
+def _add_compare(into: pb.Txn, compare: Compare) -> None:
     key, target, operand = compare
     match target:
         case Target.MOD_REVISION:
-            return pb.Compare(key=key, mod_revision=int(operand))
+            into.compares.add(key=key, mod_revision=int(operand))
         case Target.CREATE_REVISION:
-            return pb.Compare(key=key, create_revision=int(operand))
+            into.compares.add(key=key, create_revision=int(operand))
         case Target.VERSION:
-            return pb.Compare(key=key, version=int(operand))
+            into.compares.add(key=key, version=int(operand))
         case Target.EXISTS:
-            return pb.Compare(key=key, exists=bool(operand))
+            into.compares.add(key=key, exists=bool(operand))
         case Target.VALUE:
             assert isinstance(operand, bytes)
-            return pb.Compare(key=key, value=operand)
+            into.compares.add(key=key, value=operand)
 
 
 def results_from_wire(results: Iterable[pb.TxnResult]) -> tuple[TxnResult, ...]:

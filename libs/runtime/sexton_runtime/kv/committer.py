@@ -33,7 +33,7 @@ from sexton.errors import (
 from sexton.internal.v1 import store_pb2 as pb
 from sexton_runtime.clock import Clock
 from sexton_runtime.kv._backoff import Backoff
-from sexton_runtime.kv._wire import results_from_wire, txn_to_wire
+from sexton_runtime.kv._wire import add_txns, results_from_wire
 from sexton_runtime.kv.config import StoreClientConfig
 from sexton_runtime.kv.mesh_time import MeshTime
 from sexton_runtime.kv.types import Limits, Txn, TxnResult
@@ -384,11 +384,13 @@ class Committer:
         self._outstanding[self._sequence] = message
         self._watch_outstanding()
         self.messages_sent += 1
-        return pb.CommitStreamRequest(
+        request = pb.CommitStreamRequest(
             sequence=self._sequence,
-            txns=[txn_to_wire(txn) for caller in callers for txn in caller.txns],
             timeout_ms=min(max(int((message.expires - now) * 1000), 1), 60_000),
         )
+        for caller in callers:
+            add_txns(request, caller.txns)
+        return request
 
 
 def _exact(error: SextonError) -> SextonError:
