@@ -1,22 +1,52 @@
 """`sexton bench`: measurements on this machine."""
 
+import asyncio
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from sexton_cli.output import print_json, print_table
+from sexton_cli.output import print_json, print_line, print_table
 
 
 def register(app: typer.Typer) -> None:
     """Registers the group and its commands."""
     bench = typer.Typer(help="Measure this machine.", no_args_is_help=True, rich_markup_mode=None)
     bench.callback()(_root)
+    bench.command("store")(store)
     bench.command("time")(time)
     app.add_typer(bench, name="bench")
 
 
 def _root() -> None:
     """Measure this machine."""
+
+
+def store(
+    seconds: Annotated[
+        float, typer.Option(min=0.1, max=60, help="Time of each of some twenty steps.")
+    ] = 2.0,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--dir", help="Where to put the data, to choose a disk.", exists=True),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Measure a store of its own: commits, compare-and-set, leases; against raw LMDB."""
+    from sexton_cli.bench.store import measure  # noqa: PLC0415 - heavy
+
+    measured = asyncio.run(measure(seconds, folder))
+    if json:
+        print_json(measured)
+        return
+    rows = measured["commits"]
+    print_table([name.upper() for name in rows[0]], [list(row.values()) for row in rows])
+    for title, row in (
+        ("COMPARE AND SET", measured["compare_and_set"]),
+        ("LEASES", measured["leases"]),
+    ):
+        print_line()
+        print_table((title, "VALUE"), list(row.items()))
 
 
 def time(
