@@ -254,7 +254,9 @@ class _Checker:
         fields = error.field.split(".")
         for candidate in (tuple(fields), tuple(fields[:1])):
             if (*path, *candidate) in self._document.places:
-                self._add((*path, *candidate), str(error))
+                # The place says which field it is.
+                message = str(error).removeprefix(f"{error.field}: ")
+                self._add((*path, *candidate), message)
                 return
         value = self._document.value
         for part in path:

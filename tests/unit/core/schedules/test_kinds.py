@@ -196,6 +196,7 @@ NEVER = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", NEVER)
 def test_a_rule_that_can_never_fire_is_refused_and_in_bounded_time(text):
     with pytest.raises(NeverFiresError, match="expected one that fires at least once"):
@@ -306,6 +307,7 @@ def test_a_second_schedule_is_passed_over_a_closed_year_at_once():
     assert first(spec, 1, after) == ["2028-01-01T00:00:00Z"]
 
 
+@pytest.mark.slow
 def test_a_calendar_that_leaves_nothing_is_refused():
     everything = CalendarSpec(name="all", weekdays=tuple(range(7)))
     with pytest.raises(NeverFiresError, match="expected a day that is not excluded"):
@@ -315,6 +317,7 @@ def test_a_calendar_that_leaves_nothing_is_refused():
         build(cron("0 3 * * *", exclude=(hours,)))
 
 
+@pytest.mark.slow
 def test_the_same_expression_as_a_calendar_takes_everything_away_in_gap_and_fold_too():
     same = CalendarSpec(name="same", crons=("30 2 * * *",))
     with pytest.raises(NeverFiresError):

@@ -1,0 +1,182 @@
+"""The command line: exit codes, one line of error, nothing but results on stdout."""
+
+import subprocess
+import sys
+
+import pytest
+
+from sexton_cli import main as entry
+from sexton_cli.errors import NotFound, Refused, Unavailable
+from sexton_cli.output import visible
+
+FILE = "jobs:\n- name: a\n  schedule: {every: 30s}\n  task: {shell: x}\n"
+
+
+@pytest.fixture(name="jobs")
+def _jobs(tmp_path):
+    path = tmp_path / "jobs.yaml"
+    path.write_text(FILE)
+    return str(path)
+
+
+def fails(capsys, arguments):
+    code = entry.run(arguments)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "Traceback" not in captured.err
+    return code, captured.err
+
+
+WRONG = [
+    (["nope"], 2, "No such command 'nope'."),
+    (["preview"], 2, "Missing argument 'FILE|EXPR'."),
+    (["preview", "* * * * *", "--count", "many"], 2, "--count"),
+    (["preview", "* * * * *", "--dst", "never"], 2, "expected one of vixie, literal, skip, shift"),
+    (["preview", "* * * * *", "--from", "soon"], 2, "--from: 'soon' can't be used; expected a tim"),
+    (["preview", "* * * * *", "--run-time", "5"], 2, "--run-time: '5' can't be used"),
+    (["preview", "* * * * *", "--job", "a"], 2, "--job: an expression has no jobs"),
+    (["preview", "* * * * *", "-o", "xml"], 2, "xml"),
+    (["preview", "missing.yaml"], 3, "missing.yaml: no such file"),
+    (["simulate", "missing.yml", "--from", "2027-01-01", "--to", "2027-01-02"], 3, "no such file"),
+    (["preview", "60 * * * *"], 4, "minute: '60' can't be used; expected 0-59"),
+    (["preview", "* * * *"], 4, "these are 4 fields"),
+    (["preview", "* * 31 2 *"], 4, "expected one that fires at least once"),
+    (["preview", "H 3 * * *"], 4, "H"),
+    (["preview", "0 3 * * *", "--tz", "Mars/Base"], 4, "timezone: 'Mars/Base' can't be used"),
+    (["preview", "0 3 * * *", "--tz", "../../etc/passwd"], 4, "timezone: '../../etc/passwd'"),
+    (["preview", "0 3 * * *", "--count", "-1"], 4, "count: -1 can't be used"),
+    (["preview", "every 1ms"], 4, "every: '1ms' can't be used; expected at least 1s"),
+    (["preview", "x" * 10_000], 4, "at most 1,024 characters"),
+    (["preview", "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30"], 4, "fires at least once"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "expected"), WRONG, ids=lambda v: str(v)[:40])
+def test_a_wrong_command_line_ends_with_its_code_and_says_what_would_be_right(
+    capsys, arguments, code, expected
+):
+    found, message = fails(capsys, arguments)
+    assert (found, expected in message) == (code, True), message
+    assert message.startswith("sexton: ")
+
+
+WRONG_WITH_FILE = [
+    (["preview", "{}", "--job", "b"], 3, "has no job 'b'; it has a"),
+    (["simulate", "{}", "--from", "2027-01-02", "--to", "2027-01-01"], 2, "a time after --from"),
+    (["simulate", "{}", "--from", "2027-01-01"], 2, "Missing option '--to'"),
+    (
+        ["simulate", "{}", *["--from", "2027-01-01", "--to", "2027-01-02", "--outage", "now"]],
+        2,
+        "A..B",
+    ),
+    (
+        [
+            *["simulate", "{}", "--from", "2027-01-01", "--to", "2027-01-02"],
+            *["--outage", "2027-01-02..2027-01-01"],
+        ],
+        2,
+        "expected an end after its beginning",
+    ),
+    (
+        ["simulate", "{}", *["--from", "2027-01-01", "--to", "2027-01-02", "--run-time", "b=5s"]],
+        3,
+        "has no job 'b'; it has a",
+    ),
+    (
+        ["simulate", "{}", *["--from", "2027-01-01", "--to", "2027-01-02", "--run-time", "a"]],
+        2,
+        "expected JOB=DURATION",
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "expected"), WRONG_WITH_FILE)
+def test_a_wrong_question_about_a_file_ends_with_its_code(capsys, jobs, arguments, code, expected):
+    found, message = fails(capsys, [each.format(jobs) for each in arguments])
+    assert (found, expected in message) == (code, True), message
+
+
+def test_a_bad_job_file_is_refused_with_file_and_line(capsys, tmp_path):
+    path = tmp_path / "bad.yaml"
+    path.write_text(FILE.replace("30s", "1ms"))
+    code, message = fails(capsys, ["preview", str(path)])
+    assert code == 4
+    assert f"{path}:3:14: jobs[0].schedule.every: '1ms' can't be used" in message
+
+
+def test_a_folder_and_an_unreadable_name_are_refused(capsys, tmp_path):
+    folder = tmp_path / "folder.yaml"
+    folder.mkdir()
+    code, message = fails(capsys, ["preview", str(folder)])
+    assert code == 4
+    assert "Is a directory" in message
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(NotFound("x"), 3), (Refused("x"), 4), (Unavailable("x"), 5)]
+)
+def test_each_kind_of_failure_has_its_exit_code(capsys, monkeypatch, error, code):
+    def broken(_):
+        raise error
+
+    monkeypatch.setattr("sexton_cli.offline.preview.read_timing", broken)
+    assert fails(capsys, ["preview", "* * * * *"]) == (code, "sexton: x\n")
+
+
+def test_a_bug_is_one_sentence_and_not_a_traceback(capsys, monkeypatch):
+    def broken(_):
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.delenv("SEXTON_DEBUG", raising=False)
+    monkeypatch.setattr("sexton_cli.offline.preview.read_timing", broken)
+    code, message = fails(capsys, ["preview", "* * * * *"])
+    assert (code, message) == (
+        1,
+        "sexton: internal error, ZeroDivisionError: oh; SEXTON_DEBUG=1 shows where\n",
+    )
+
+
+def test_help_is_on_stdout_and_no_command_is_a_usage_error(capsys):
+    assert entry.run(["--help"]) == 0
+    assert "preview" in capsys.readouterr().out
+    code, message = fails(capsys, ["bench"])
+    assert code == 2
+    assert message.startswith("Usage: sexton bench")
+
+
+def test_what_could_steer_a_terminal_is_made_visible():
+    assert visible("a\x1b[2Jb\u202e\n") == r"a\x1b[2Jb\u202e\n"
+
+
+@pytest.mark.slow
+def test_help_imports_nothing_heavy():
+    script = (
+        "import sys; from sexton_cli.main import run; run(['--help']);"
+        "print([m for m in ('pydantic', 'yaml', 'grpc', 'rich', 'sexton_core', 'dateutil')"
+        " if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": ":".join(sys.path)},
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.slow
+def test_a_reader_that_goes_away_is_no_error():
+    script = (
+        "import os, sys; from sexton_cli.main import main;"
+        "r, w = os.pipe(); os.dup2(w, 1); os.close(r); os.close(w);"
+        "main(['preview', '* * * * *', '--count', '5'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": ":".join(sys.path)},
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
