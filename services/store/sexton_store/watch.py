@@ -20,7 +20,8 @@ from sexton.errors import (
     SlowWatcher,
     Unavailable,
 )
-from sexton_runtime.kv.types import Event, RevisionEvents, WatchBatch
+from sexton_runtime.kv.types import Event, EventKind, KeyValue, RevisionEvents, WatchBatch
+from sexton_store.machine import Entry, Written
 
 MAX_BATCH_EVENTS = 1_000
 MAX_BATCH_BYTES = 2 * 1024 * 1024
@@ -34,7 +35,7 @@ class _Window:
         self.latest = revision
         self._max_events = max_events
         self._max_bytes = max_bytes
-        self._entries: list[RevisionEvents] = []
+        self._entries: list[Entry] = []
         self._sizes: list[int] = []
         self._head = 0  # entries before it have left; the lists are cut when half of them have
         self._events = 0
@@ -45,17 +46,15 @@ class _Window:
         """The oldest revision from which a watch can start."""
         return self.latest - (len(self._entries) - self._head) + 1
 
-    def append(self, entry: RevisionEvents) -> None:
-        size = 0
-        for _, kv in entry.events:
-            size += len(kv.key) + len(kv.value)
+    def append(self, entry: Entry) -> None:
+        self.latest, _, written = entry
+        size = sum(map(_size, written))
         self._entries.append(entry)
         self._sizes.append(size)
-        self.latest = entry.revision
-        self._events += len(entry.events)
+        self._events += len(written)
         self._bytes += size
         while self._events > self._max_events or self._bytes > self._max_bytes:
-            self._events -= len(self._entries[self._head].events)
+            self._events -= len(self._entries[self._head][2])
             self._bytes -= self._sizes[self._head]
             self._head += 1
         if self._head > 64 and self._head * 2 > len(self._entries):
@@ -71,18 +70,16 @@ class _Window:
         events_left, bytes_left = MAX_BATCH_EVENTS, MAX_BATCH_BYTES
         position = self._head + first - self.oldest
         for index in range(position, len(self._entries)):
-            entry = self._entries[index]
-            events = tuple(e for e in entry.events if e.kv.key.startswith(prefix))
-            if not events:
+            revision, mesh_ns, written = self._entries[index]
+            concerned = [change for change in written if change[0].startswith(prefix)]
+            if not concerned:
                 continue
-            if keys_only:
-                events = tuple(map(_without_value, events))
-            events_left -= len(events)
-            bytes_left -= sum(len(event.kv.key) + len(event.kv.value) for event in events)
+            events_left -= len(concerned)
+            bytes_left -= sum(map(_size, concerned))
             if found and (events_left < 0 or bytes_left < 0):
-                return found, entry.revision
-            whole = len(events) == len(entry.events) and not keys_only
-            found.append(entry if whole else entry._replace(events=events))
+                return found, revision
+            events = tuple(_event(revision, change, keys_only=keys_only) for change in concerned)
+            found.append(RevisionEvents(revision, mesh_ns, events))
         return found, None
 
 
@@ -115,7 +112,7 @@ class WatchHub:
         """The oldest revision from which a watch can start."""
         return self._window.oldest
 
-    def publish(self, entries: Sequence[RevisionEvents]) -> None:
+    def publish(self, entries: Sequence[Entry]) -> None:
         """Takes in revisions that have become durable, in order, and wakes who watches them."""
         wide = self._by_folder.get(b"", ())
         for entry in entries:
@@ -124,7 +121,7 @@ class WatchHub:
                 continue
             for watcher in wide:
                 watcher.note(entry)
-            folders = {folder_of(event.kv.key): None for event in entry.events}
+            folders = {folder_of(change[0]): None for change in entry[2]}
             for folder in folders:
                 for watcher in self._by_folder.get(folder, ()) if folder else ():
                     watcher.note(entry)
@@ -236,12 +233,12 @@ class Watcher:
         self._hub.forget(self)
         self._wake()
 
-    def note(self, entry: RevisionEvents) -> None:
+    def note(self, entry: Entry) -> None:
         """Looks whether a revision concerns this watch, and wakes its reader if so."""
         if self._next is None:
             prefix = self.prefix
-            if any(event.kv.key.startswith(prefix) for event in entry.events):
-                self._next = entry.revision
+            if any(change[0].startswith(prefix) for change in entry[2]):
+                self._next = entry[0]
                 self._wake()
 
     def remind(self) -> None:
@@ -267,5 +264,13 @@ def folder_of(key: bytes) -> bytes:
     return key[: key.find(b"/") + 1]
 
 
-def _without_value(event: Event) -> Event:
-    return event._replace(kv=event.kv._replace(value=b""))
+def _size(change: Written) -> int:
+    return len(change[0]) + len(change[1] or b"")
+
+
+def _event(revision: int, change: Written, *, keys_only: bool) -> Event:
+    key, value, created, version = change
+    if value is None:
+        return Event(EventKind.DELETE, KeyValue(key, b"", 0, revision, 0))
+    shown = b"" if keys_only else value
+    return Event(EventKind.PUT, KeyValue(key, shown, created, revision, version))

@@ -235,7 +235,7 @@ class Writer:
             requests.remove(damaged)
 
     def _batch(self, step: Step) -> WriteBatch | None:
-        if not (step.events or step.must_write):
+        if not (step.entries or step.must_write):
             return None
         puts, deletes = step.writes()
         lines: list[bytes] = []
@@ -248,7 +248,7 @@ class Writer:
 
     def _publish(self, requests: list[Request[Any]], step: Step) -> None:
         self.revision = step.revision
-        self.hub.publish(step.events)
+        self.hub.publish(step.entries)
         for request in requests:
             self.counters.txns += request.txns
             self.counters.ops += request.ops

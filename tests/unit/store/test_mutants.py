@@ -44,7 +44,7 @@ def watchers_told_before_the_commit(patch: Patch) -> None:
     batch = Writer._batch
 
     def remember(self: Any, step: Step) -> Any:
-        self.early = step.events
+        self.early = step.entries
         return batch(self, step)
 
     async def tell(self: Any, *arguments: Any, **options: Any) -> None:
@@ -129,7 +129,7 @@ def a_revision_is_split_for_watchers(patch: Patch) -> None:
     publish = WatchHub.publish
 
     def split(self: Any, entries: Any) -> None:
-        publish(self, [e._replace(events=(event,)) for e in entries for event in e.events])
+        publish(self, [(at, ns, (change,)) for at, ns, written in entries for change in written])
 
     patch.setattr(WatchHub, "publish", split)
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from sexton.errors import Compacted, FutureRevision, Overloaded, SlowWatcher, Unavailable
-from sexton_runtime.kv.types import Event, EventKind, KeyValue, RevisionEvents
+from sexton_store.machine import Entry
 from sexton_store.watch import MAX_BATCH_BYTES, MAX_BATCH_EVENTS, WatchHub, folder_of
 
 START = 100
@@ -25,9 +25,8 @@ def make_hub(
     )
 
 
-def written(revision: int, *keys: bytes, value: bytes = b"") -> RevisionEvents:
-    events = (Event(EventKind.PUT, KeyValue(key, value, revision, revision, 1)) for key in keys)
-    return RevisionEvents(revision, 1, tuple(events))
+def written(revision: int, *keys: bytes, value: bytes = b"") -> Entry:
+    return revision, 1, tuple((key, value, revision, 1) for key in keys)
 
 
 async def test_the_window_starts_behind_the_durable_revision() -> None:
