@@ -5,8 +5,8 @@ any set of pages may be there, whole, torn between two sectors, or as garbage. A
 descriptor opened with O_DSYNC (LMDB's meta page) is there when it has returned; until then any part
 of it may be.
 
-As a program (``python -m system.power_loss TRACE SEED STEPS SCRATCH``) it opens each image, has the
-doctor examine it, compares it with the durable states of the load, and writes one line per image.
+As a program (``python -m system.power_loss TRACE SEED STEPS SCRATCH MUTANT``) it opens each image,
+has the doctor examine it, compares it with the durable states of the load, and writes one line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import random
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -120,6 +120,40 @@ def read_trace(trace: Path) -> list[Event]:
     return events
 
 
+def answered_early(events: list[Event]) -> list[Event]:
+    """A store that answers before it has written the meta page."""
+    changed: list[Event] = []
+    for event in events:
+        if isinstance(event, Answered):
+            writes = [i for i, e in enumerate(changed) if isinstance(e, Written) and e.sync]
+            changed.insert(writes[-1], event)
+        else:
+            changed.append(event)
+    return changed
+
+
+def pages_unsynced(events: list[Event]) -> list[Event]:
+    """A store that writes the meta page without having synced its pages."""
+    changed: list[Event] = []
+    for event in events:
+        match event:
+            case Synced():
+                pass
+            case Written(offset, data, sync=True):
+                changed += [Written(offset, data, sync=False), Synced()]
+            case _:
+                changed.append(event)
+    return changed
+
+
+MUTANTS: dict[str, Callable[[list[Event]], list[Event]]] = {
+    "": list,
+    "answered early": answered_early,
+    "pages unsynced": pages_unsynced,
+}
+"""Stores that are wrong, which must be found out; the first is the one that was traced."""
+
+
 def images(events: list[Event], seed: str) -> Iterator[Image]:
     """Rebuilds what a power loss at any moment could leave."""
     rng = random.Random(seed)
@@ -218,10 +252,11 @@ async def judge(image: Image, folder: Path, states: dict[int, State]) -> str:
         await disk.close()
 
 
-async def _main(trace: Path, seed: str, steps: int, scratch: Path) -> None:
+async def _main(trace: Path, seed: str, steps: int, scratch: Path, mutant: str) -> None:
     states = await durable_states(MemoryDisk(), seed, steps)
     states[0] = {}
-    for number, image in enumerate(images(read_trace(trace), seed)):
+    events = MUTANTS[mutant](read_trace(trace))
+    for number, image in enumerate(images(events, seed)):
         folder = scratch / str(number)
         folder.mkdir()
         (folder / "data.mdb").write_bytes(image.content)
@@ -232,4 +267,5 @@ async def _main(trace: Path, seed: str, steps: int, scratch: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])))
+    _trace, _seed, _steps, _scratch, _mutant = sys.argv[1:]
+    asyncio.run(_main(Path(_trace), _seed, int(_steps), Path(_scratch), _mutant))
