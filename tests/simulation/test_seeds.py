@@ -80,6 +80,7 @@ def test_every_kind_of_fault_is_injected() -> None:
         "duplicate",
         "failing_disk",
         "full_disk",
+        "ghost",
         "jump_wall",
         "power_loss",
         "reset",

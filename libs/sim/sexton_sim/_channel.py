@@ -53,7 +53,7 @@ class _Subchannel:
         self.connection: Connection | None = None
         self.failure = ""
         self._channel = channel
-        self._address = address
+        self.address = address
         self._attempt = 0
         self._failures = 0
         self._retry_at = 0.0
@@ -76,14 +76,14 @@ class _Subchannel:
             attempt,
             "connection attempt timed out",
         )
-        listener = network.listener(self._address)
+        listener = network.listener(self.address)
         if listener is None:
-            # Whether the machine is there can't be told: it is, and refuses.
-            network.later(network.profile.latency_s, self._refused, attempt)
+            if not network.is_dark(self.address):
+                network.later(network.profile.latency_s, self._refused, attempt)
             return
         server = cast("SimServer", listener)
         out = network.link(channel.endpoint.name, listener.endpoint.name)
-        network.observe("connect", out, self._address)
+        network.observe("connect", out, self.address)
         network.send(out, Pipe(), self._at_server, (attempt, server), lambda: False)
 
     def retry_later(self) -> None:
@@ -118,7 +118,8 @@ class _Subchannel:
         if not server.endpoint.alive or not server.listening:
             self._refused(attempt)
             return
-        connection = Connection(self._channel.network, self._channel.endpoint, server, self)
+        channel = self._channel
+        connection = Connection(channel.network, channel.endpoint, server, self)
         server.accept(connection)
         self.connection = connection
         self._failures = 0
@@ -127,7 +128,7 @@ class _Subchannel:
         self._watch(connection)
 
     def _refused(self, attempt: int) -> None:
-        self._failed(attempt, f"failed to connect to {self._address}: connection refused")
+        self._failed(attempt, f"failed to connect to {self.address}: connection refused")
 
     def _failed(self, attempt: int, failure: str) -> None:
         if attempt != self._attempt or self.state is not Connectivity.CONNECTING:

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 class Owner(Protocol):
     """Who made a connection."""
 
+    @property
+    def address(self) -> str:
+        """Gives the address to which it was made."""
+        ...
+
     def on_lost(self) -> None:
         """Learns that the connection is gone."""
         ...
@@ -81,6 +86,7 @@ class Connection:
         self.network = network
         self.client = client
         self.server = server
+        self.address = owner.address
         self.server_name = server.endpoint.name
         self.out = network.link(client.name, self.server_name)
         self.back = network.link(self.server_name, client.name)
@@ -137,8 +143,9 @@ class Connection:
         self.server_open = False
 
     def refuse(self) -> None:
-        """Answers a frame for a connection that the server's machine does not know."""
-        self._control(self.back, self._back_pipe, self.fail_client, "connection reset by peer")
+        """Answers a frame for a connection that the server's machine does not know, if it is up."""
+        if not self.network.is_dark(self.address):
+            self._control(self.back, self._back_pipe, self.fail_client, "connection reset by peer")
 
     def done(self, exchange: Exchange) -> None:
         """Forgets a call that both ends have finished."""
@@ -187,10 +194,9 @@ class Exchange:
         connection = self._connection
         if connection is None:
             return
-        head = self._head
-        server = connection.server
-        ghost = None if head.message is None else (lambda: server.open(Exchange(None, None, head)))
-        self._send_out("open", head.message or b"", ghost, head)
+        message = self._head.message
+        ghost = None if message is None else self._haunt
+        self._send_out("open", message or b"", ghost)
 
     def send_message(self, payload: bytes) -> None:
         """Sends a request of a stream."""
@@ -247,6 +253,13 @@ class Exchange:
         network.send(
             connection.out, self._out_pipe, self._at_server, (what, args), self._given_up, ghost
         )
+
+    def _haunt(self) -> None:
+        """Delivers the request to whoever has the address now; its reply goes nowhere."""
+        if self._connection is not None:
+            listener = self._connection.network.listener(self._connection.address)
+            if listener is not None:
+                listener.open(Exchange(None, None, self._head))
 
     def _given_up(self) -> bool:
         return self._connection is None or not self._connection.client_open

@@ -127,9 +127,7 @@ class Injector:
         if store.process is None or not store.process.alive:
             return
         self._note("power_loss")
-        for connection in list(self._world.network.connections.values()):
-            if connection.server_name == store.name:
-                connection.power_off_server()
+        self._world.network.power_off(store.name)
         store.crash()
         store.machine.reboot()
         self._world.recorder.fault("reboot", store.name)

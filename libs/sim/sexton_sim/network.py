@@ -21,7 +21,7 @@ from sexton_sim.loop import SimLoop
 from sexton_sim.process import PROCESS, Process
 
 if TYPE_CHECKING:
-    from sexton_sim._connection import Connection
+    from sexton_sim._connection import Connection, Exchange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +140,10 @@ class Listener(Protocol):
         """Takes a connection."""
         ...
 
+    def open(self, exchange: Exchange) -> None:
+        """Begins a call."""
+        ...
+
 
 class Network:
     """All links and addresses of a simulation. Works on any event loop (there without delays)."""
@@ -158,6 +162,7 @@ class Network:
         self.connections: dict[int, Connection] = {}
         self._listeners: dict[str, Listener] = {}
         self._links: dict[tuple[str, str], Link] = {}
+        self._dark: dict[str, None] = {}
         self._next_port = 20_000
         self._next_number = 0
         self._outside = contextvars.Context()
@@ -179,6 +184,7 @@ class Network:
         if owner is not None and owner.endpoint.alive:
             raise OSError(98, f"address {address} is in use by {owner.endpoint.name}")
         self._listeners[key] = listener
+        self._dark.pop(listener.endpoint.name, None)
         return port
 
     def unbind(self, listener: Listener) -> None:
@@ -190,6 +196,12 @@ class Network:
         host, port = _split(address)
         found = self._listeners.get(f"{host}:{port}")
         return found if found is not None and found.endpoint.alive else None
+
+    def is_dark(self, address: str) -> bool:
+        """Tells whether the machine that last had this address is without power."""
+        host, port = _split(address)
+        owner = self._listeners.get(f"{host}:{port}")
+        return owner is not None and owner.endpoint.name in self._dark
 
     def number(self) -> int:
         """Gives the next number of a connection or call."""
@@ -248,6 +260,13 @@ class Network:
                 self.injected["reset"] += 1
                 connection.fail_client("connection reset by peer")
                 connection.fail_server()
+
+    def power_off(self, name: str) -> None:
+        """Turns a machine off: its peers are told nothing, until a process of its listens again."""
+        self._dark[name] = None
+        for connection in list(self.connections.values()):
+            if connection.server_name == name:
+                connection.power_off_server()
 
     # Frames
 

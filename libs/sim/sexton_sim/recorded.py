@@ -168,7 +168,7 @@ class RecordedStore:
         try:
             yield recorded()
         finally:
-            await updates.aclose()  # type: ignore[attr-defined]
+            await updates.aclose()
 
     def _invoke(self, call: str, **args: Any) -> int:
         return self._recorder.invoke(self._process, call, **args)

@@ -140,6 +140,8 @@ def test_a_restarted_server_is_found_again(world: World) -> None:
         unary = channel.unary_unary("/Echo/unary")
         assert await unary(b"a", timeout=5) == b"re:a"
         await server.stop(None)
+        if channel.get_state() is grpc.ChannelConnectivity.READY:
+            await channel.wait_for_state_change(grpc.ChannelConnectivity.READY)
         _again, _address = await serve(transport, address=address)
         assert await unary(b"b", timeout=5, wait_for_ready=True) == b"re:b"
 

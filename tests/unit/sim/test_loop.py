@@ -135,8 +135,8 @@ def test_nothing_to_wait_for_is_a_deadlock_that_names_the_waiting(loop: SimLoop)
 
 def test_time_that_can_not_move_is_a_livelock(loop: SimLoop) -> None:
     async def spin() -> None:
-        while True:
-            await asyncio.sleep(0)  # noqa: ASYNC110 - a fault on purpose
+        while True:  # noqa: ASYNC110 - a fault on purpose
+            await asyncio.sleep(0)
 
     with pytest.raises(LivelockError, match="virtual time"):
         loop.run(spin())
