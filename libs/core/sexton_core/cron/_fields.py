@@ -240,8 +240,6 @@ def _span(kind: FieldKind, item: str, first: int, last: int) -> Sequence[int]:
         return range(first, last + 1)
     if not kind.cycle:
         raise ScheduleError(kind.name, item, "a range from the earlier to the later one")
-    if kind is WEEKDAY and first == 7:
-        return range(last + 1)
     end = kind.low + kind.cycle
     return [*range(first, end), *range(kind.low, last + 1)]
 

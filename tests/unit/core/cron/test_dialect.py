@@ -172,10 +172,14 @@ def test_both_day_fields(text: str, days: DayRule, joined: str, expected: list[s
 
 
 def test_a_rare_day_is_found_across_the_century() -> None:
-    # No leap year at 2100: from 2072 the next Monday that is February 29 is in 2112.
-    start = parse_instant("2073-01-01T00:00:00Z")
+    # 2072-02-29 is a Monday. 2100 is no leap year, so the next one is forty years away.
+    start = parse_instant("2072-03-01T00:00:00Z")
     assert runs("0 0 29 2 */1", 1, start=start) == ["2076-02-29 00:00:00"]
     assert runs("0 0 29 2 MON", 1, DayRule.AND, start) == ["2112-02-29 00:00:00"]
+    schedule = build_cron("0 0 29 2 MON", days=DayRule.AND)
+    assert schedule.previous_before(parse_instant("2112-02-29T00:00:00Z")) == parse_instant(
+        "2072-02-29T00:00:00Z"
+    )
 
 
 def expected_hash(field: str) -> int:

@@ -108,6 +108,10 @@ def test_lord_howe_jumps_by_half_an_hour() -> None:
     zone = "Australia/Lord_Howe"
     assert local_runs("15 2 * * *", zone, "vixie", *spring) == ["10-04 02:30 +1100"]
     assert local_runs("15 2 * * *", zone, "shift", *spring) == ["10-04 02:45 +1100"]
+    assert local_runs("15,35 2 * * *", zone, "shift", *spring) == [
+        "10-04 02:35 +1100",
+        "10-04 02:45 +1100",
+    ]
     assert local_runs("45 1 * * *", zone, "vixie", *autumn) == ["04-05 01:45 +1100"]
     assert local_runs("45 1 * * *", zone, "literal", *autumn) == [
         "04-05 01:45 +1100",

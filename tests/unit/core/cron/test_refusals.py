@@ -190,6 +190,14 @@ def test_the_ends_of_time_are_answers(text: str, zone: str) -> None:
     assert schedule.previous_before(MIN_INSTANT) is None
 
 
+def test_west_of_greenwich_time_begins_on_the_last_evening_of_1969() -> None:
+    schedule = build_cron("0 20 * * *", timezone="Pacific/Pago_Pago")  # UTC-11
+    first = parse_instant("1970-01-01T07:00:00Z")
+    assert schedule.next_after(MIN_INSTANT) == first
+    assert schedule.previous_before(parse_instant("1970-01-02T00:00:00Z")) == first
+    assert schedule.previous_before(first) is None
+
+
 def test_the_last_second_of_time_is_a_nominal_time_like_any_other() -> None:
     schedule = build_cron("59 59 23 31 12 *")
     assert list(between(schedule, parse_instant("9998-06-01T00:00:00Z"), MAX_INSTANT, 9)) == [
