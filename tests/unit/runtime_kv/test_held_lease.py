@@ -186,7 +186,7 @@ def test_an_unanswered_renewal_extends_nothing_and_ends_nothing() -> None:
     world.run(main)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(5))
 def test_a_holder_that_is_cut_off_stops_acting_before_the_store_gives_its_lease_away(
     seed: int,
 ) -> None:
@@ -423,10 +423,10 @@ def test_five_hundred_leases_are_renewed_in_one_call() -> None:
 
             first.client.renew_leases = counted  # type: ignore[method-assign,assignment]
             held = await asyncio.gather(*(first.acquire(f"l/{i}") for i in range(500)))
-            await asyncio.sleep(5)
+            await asyncio.sleep(2)
             calls.clear()
-            await asyncio.sleep(10 * TTL_S)
-            assert 25 <= len(calls) <= 35
+            await asyncio.sleep(3 * TTL_S)
+            assert 8 <= len(calls) <= 10
             assert set(calls) == {500}
             assert all(lease.still_held() for lease in held)
 
@@ -448,7 +448,7 @@ def test_one_process_asks_for_a_lease_once() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_bad_network_costs_tenures_but_never_gives_two_holders(seed: int) -> None:
     profile = LinkProfile(
         latency_s=0.01, jitter_s=0.05, stall_p=0.1, reset_p=0.02, duplicate_p=0.05
@@ -470,12 +470,12 @@ def test_a_bad_network_costs_tenures_but_never_gives_two_holders(seed: int) -> N
     async def main() -> None:
         async with candidates(world, "first", "second", "third") as contenders:
             holding = [contender.process.spawn(hold(contender)) for contender in contenders]
-            await asyncio.sleep(120)
+            await asyncio.sleep(60)
             for task in holding:
                 task.cancel()
 
     world.run(main)
-    assert len(tenures) > 20
+    assert len(tenures) > 10
     by_token = sorted(tenures)
     assert [begun for _, begun, _ in by_token] == sorted(begun for _, begun, _ in by_token)
     assert all(one[2] <= next_[1] for one, next_ in pairwise(by_token))

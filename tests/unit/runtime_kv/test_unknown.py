@@ -96,8 +96,24 @@ async def ghosts_do_nothing(store: LossyStore) -> None:
 def test_an_answer_that_arrives_is_given_as_it_is() -> None:
     async def story(store: LossyStore) -> None:
         proof = written(CREATE, b"run/1")
-        assert await resolved(store, CREATE, proof) == TxnResult(Outcome.COMMITTED, 1)
+        await store.commit([Txn(then=(Put(b"run/1", b"theirs"),))])
         assert await resolved(store, CREATE, proof) == TxnResult(Outcome.REFUSED, 1, 0, 1)
+        await store.commit([Txn(then=(Delete(b"run/1"),))])
+        assert await resolved(store, CREATE, proof) == TxnResult(Outcome.COMMITTED, 3)
+
+    Story().tell(story)
+
+
+def test_to_ask_for_the_same_again_is_answered_with_what_was_done() -> None:
+    async def story(store: LossyStore) -> None:
+        proof = written(CREATE, b"run/1")
+        store.losses = ["request"]
+        with pytest.raises(OutcomeUnknown):
+            await store.commit([CREATE])
+        assert await store.let_ghosts_arrive() == [Outcome.COMMITTED]
+        for _ in range(2):
+            assert await resolved(store, CREATE, proof) == TxnResult(Outcome.COMMITTED, 1)
+        assert store.status().revision == 1
 
     Story().tell(story)
 

@@ -104,7 +104,8 @@ async def commit_resolved(
     """Commits one transaction and finds out what became of it, also when answers are lost.
 
     Gives a result that is final: COMMITTED (exactly once), or what it was refused for, with no copy
-    under way that could still succeed. Raises `OutcomeUnknown` when that could not be found out
+    of this call under way that could still succeed. To call it again with the same transaction is
+    safe: what an earlier call, or its ghost, has done is COMMITTED too. Raises `OutcomeUnknown` when that could not be found out
     within `timeout_s`; `Unavailable`, `DeadlineExceeded`, `Overloaded` when nothing was ever sent.
     """
     _require_self_excluding(txn)
@@ -114,6 +115,10 @@ async def commit_resolved(
                 (result,) = await engine.commit([txn], timeout_s=timeout_s / _ATTEMPTS)
             except OutcomeUnknown:
                 return await _resolve(engine, txn, proof, randomness, timeout_s / _ATTEMPTS)
+            if result.outcome is Outcome.REFUSED:
+                snapshot = await engine.get(proof.keys)
+                if revision := proof.revision(snapshot.kvs):
+                    return TxnResult(Outcome.COMMITTED, revision)
             return result
     except TimeoutError:
         raise OutcomeUnknown(f"still not known after {timeout_s:g} s") from None
