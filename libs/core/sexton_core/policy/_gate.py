@@ -261,16 +261,14 @@ class Gate:
     def _merge(self, record: DecisionRange) -> None:
         """Adds the decision about one nominal time to the range before it where they agree.
 
-        Nominal times are decided in order, so nothing lies between the two unless a run or a
-        buffered start was decided last.
+        Nothing fired or buffered lies between the two: within one verdict and version, a gate that
+        has turned a start away for a reason does not open again.
         """
         before = self._ranges[-1] if self._ranges else None
         if (
             before is not None
             and before.run_id is None
             and before._replace(first=record.first, last=record.last, times=1) == record
-            and not any(before.last < run.nominal < record.first for run in self._runs)
-            and not any(before.last < entry.nominal < record.first for entry in self._buffered)
         ):
             record = before._replace(last=record.last, times=before.times + 1)
             self._ranges.pop()

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection
 
-from sexton_core.errors import IllegalChange
 from sexton_core.ids import RunId, manual_run_id, scheduled_run_id
 from sexton_core.instants import SECOND, Instant
 from sexton_core.policy._gate import Candidate, Gate, Moved
@@ -75,16 +74,10 @@ def trigger(
         overlap: instead of the job's policy, for this start only.
         ended: as in `decide`.
 
-    Raises:
-        IllegalChange: everything that the commit has room for is taken by buffered starts; commit
-            `decide` first.
-
     """
     gate = Gate(job, state, now, ended)
     if state.paused_at is None:
         gate.start_buffered()
-        if gate.full:
-            raise IllegalChange("the buffer", "a trigger", "being worked off", "that is done")
     second = now - now % SECOND
     admission = gate.admit(
         Candidate(

@@ -80,16 +80,6 @@ class Timeline:
             return nominal
         return nominal + delay_of(self._uid, nominal, jitter_ns, self.next_after(nominal))
 
-    def newest_due(self, now: Instant) -> Instant | None:
-        """Returns the last nominal time whose start is due at `now`.
-
-        At most one nominal time has passed without being due, because jitter ends before the next.
-        """
-        newest = self.previous_before(now + 1)
-        if newest is not None and self.due(newest) > now:
-            return self.previous_before(newest)
-        return newest
-
     def first_due_from(self, t: Instant) -> Instant | None:
         """Returns the first nominal time whose start is due at `t` or later."""
         before = self.previous_before(t)

@@ -7,6 +7,7 @@ from unit.core.policy.world import Every, Listed, World, definition, job_of, wit
 
 from sexton_core.instants import DAY, HOUR, MINUTE, SECOND, parse_instant
 from sexton_core.policy import CatchUp, create, decide
+from sexton_core.policy.timeline import Timeline
 from sexton_core.words import CatchUpPolicy, Overlap
 
 MINUTES = Listed(range(60, 3_601, 60))
@@ -103,6 +104,36 @@ def test_jitter_delays_the_start_and_not_the_order() -> None:
     assert all(run.nominal <= run.due < run.nominal + MINUTE for run in world.runs[:-1])
     assert world.runs[-1].due <= world.runs[-1].nominal + 10 * MINUTE
     assert len({run.due - run.nominal for run in world.runs}) > 50
+
+
+def most_delayed(world: World, until_s: int) -> tuple[int, int]:
+    """The nominal time that jitter delays most, and by how much, in nanoseconds."""
+    timeline = Timeline(world.job, world.state.rules)
+    delay, nominal = max(
+        (timeline.due(t) - t, t) for t in MINUTES.times if 600 * SECOND <= t < until_s * SECOND
+    )
+    return nominal, delay
+
+
+def test_lateness_counts_from_when_a_start_was_due() -> None:
+    world = World(job_of(MINUTES, jitter_ns=HOUR, catch_up=CatchUp(policy=CatchUpPolicy.NONE)))
+    nominal, delay = most_delayed(world, 3_000)
+    assert delay > 50 * SECOND
+    verdict = decide(world.job, world.state, nominal + delay + 15 * SECOND)
+    assert nominal in {run.nominal for run in verdict.runs}
+    missed = [record for record in verdict.ranges if record.decision == "missed"]
+    assert [record.last for record in missed] == [nominal - MINUTE]
+
+
+def test_the_window_counts_from_when_a_start_was_due() -> None:
+    catch_up = CatchUp(policy=CatchUpPolicy.EARLIEST, window_ns=5 * MINUTE)
+    world = World(job_of(MINUTES, jitter_ns=HOUR, catch_up=catch_up))
+    nominal, delay = most_delayed(world, 3_000)
+    verdict = decide(world.job, world.state, nominal + delay + 5 * MINUTE)
+    assert verdict.runs[0].nominal == nominal
+    assert decide(world.job, world.state, nominal + delay + 5 * MINUTE + 1).runs[0].nominal == (
+        nominal + MINUTE
+    )
 
 
 def test_what_a_calendar_takes_away_is_recorded_when_the_next_time_is_decided() -> None:
