@@ -105,8 +105,10 @@ async def commit_resolved(
 
     Gives a result that is final: COMMITTED (exactly once), or what it was refused for, with no copy
     of this call under way that could still succeed. To call it again with the same transaction is
-    safe: what an earlier call, or its ghost, has done is COMMITTED too. Raises `OutcomeUnknown` when that could not be found out
-    within `timeout_s`; `Unavailable`, `DeadlineExceeded`, `Overloaded` when nothing was ever sent.
+    safe: what an earlier call, or its ghost, has done is COMMITTED too.
+
+    Raises `OutcomeUnknown` when that could not be found out within `timeout_s`. After every other
+    error (`Unavailable`, `DeadlineExceeded`, `Overloaded`, ...) this call has done nothing.
     """
     _require_self_excluding(txn)
     try:
