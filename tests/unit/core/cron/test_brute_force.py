@@ -7,10 +7,12 @@ from unit.core.cron.brute import NaiveCron, fires
 from unit.core.cron.expressions import expressions, five_fields, six_fields
 
 from sexton_core.cron import CronSchedule, build_cron
-from sexton_core.instants import SECOND
+from sexton_core.dst import WallTimes, first_at_or_after, last_at_or_before
+from sexton_core.instants import SECOND, parse_instant
 from sexton_core.words import DayRule, DstRule
 from sexton_core.zones import get_zone
 
+MOST_QUESTIONS = 6
 SEED = "default/backup"
 ZONES = (
     "Europe/Berlin",
@@ -119,3 +121,41 @@ def test_next_is_later_ordered_and_undone_by_previous(
         if later is not None:
             assert later > following
             assert schedule.previous_before(later) == following
+
+
+class CountingWalls:
+    """Counts how often a search asks for the next wall time."""
+
+    def __init__(self, walls: WallTimes) -> None:
+        self.walls = walls
+        self.questions = 0
+
+    def at_or_after(self, wall: int) -> int | None:
+        self.questions += 1
+        return self.walls.at_or_after(wall)
+
+    def at_or_before(self, wall: int) -> int | None:
+        self.questions += 1
+        return self.walls.at_or_before(wall)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(st.data(), expressions(), st.sampled_from(ZONES), st.sampled_from(DstRule))
+def test_a_search_takes_a_handful_of_steps_however_far_the_answer_is(
+    data: st.DataObject, text: str, zone: str, rule: DstRule
+) -> None:
+    second = data.draw(instants_near_changes(zone))
+    for search in (first_at_or_after, last_at_or_before):
+        walls = CountingWalls(build_cron(text, seed=SEED).walls)
+        search(get_zone(zone), rule, walls, second)
+        assert walls.questions <= MOST_QUESTIONS
+
+
+def test_a_time_that_is_always_skipped_is_given_up_at_the_end_of_the_calendar() -> None:
+    # The last Sunday of March at 02:30 is in the gap in every year.
+    walls = CountingWalls(build_cron("30 2 * 3 SUNL").walls)
+    zone = get_zone("Europe/Berlin")
+    start = parse_instant("9000-01-01T00:00:00Z") // SECOND
+    assert first_at_or_after(zone, DstRule.SKIP, walls, start) is None
+    assert walls.questions <= 3_000, "at most three a year"

@@ -1,6 +1,9 @@
 """The schedule in English, and what it warns of."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from unit.core.cron.expressions import expressions
 
 from sexton_core.cron import build_cron, cron_warnings, day_rule_in_words
 from sexton_core.instants import parse_instant
@@ -142,3 +145,15 @@ def test_what_never_fires_is_said_instead_of_all_else() -> None:
     assert warnings("0 0 0 1 1 * 2025") == [
         (WarningKind.NEVER_FIRES, "'0 0 0 1 1 * 2025' never fires again")
     ]
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(expressions(), st.sampled_from(DayRule))
+def test_whatever_can_be_read_can_be_said_on_one_line(text: str, days: DayRule) -> None:
+    said = build_cron(text, timezone="Europe/Berlin", days=days, seed="default/backup").explain()
+    assert said.startswith(("at ", "every "))
+    assert said.endswith(", Europe/Berlin")
+    assert "  " not in said
+    assert said.isprintable()
+    assert len(said) < 700

@@ -1,6 +1,8 @@
 """Bad input: the message names the field, the value and what would be right."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sexton_core.cron import build_cron, parse
 from sexton_core.errors import NeverFiresError, ScheduleError, UnknownZoneError
@@ -204,3 +206,31 @@ def test_the_last_second_of_time_is_a_nominal_time_like_any_other() -> None:
         parse_instant("9998-12-31T23:59:59Z"),
         MAX_INSTANT,
     ]
+
+
+PIECES = st.sampled_from(
+    [
+        *"*?/-,#LWH()@=05 \t\x7f\u0130\u2028",
+        "every",
+        "MON",
+        "dec",
+        "61",
+        "99999",
+        "TZ=",
+        "UTC ",
+        "0-7 ",
+    ]
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=500, deadline=None)
+@given(st.lists(PIECES, max_size=25).map("".join) | st.text(max_size=60))
+def test_any_text_is_read_or_refused_in_words(text: str) -> None:
+    refusal = ""
+    try:
+        parse(text, seed="default/backup")
+    except ScheduleError as refused:
+        refusal = str(refused)
+    assert refusal.isprintable()
+    assert len(refusal) < 500
