@@ -1,7 +1,7 @@
 """One run between two workers: takeover, broken streams, lost answers, kills, cancel requests.
 
-The rules are those of the real state machine (`assign`, `apply`, `complete`) and of reconnecting
-(DESIGN: an attempt that a worker does not list in its hello is sent again with the same token). The
+The rules are those of the real state machine (`assign`, `apply`, `complete`) and of reconnecting:
+an attempt that a worker does not list in its hello is sent again with the same token. The
 model adds a record with a revision, owners that are replaced, and workers that may be cut off,
 killed, and told too late.
 """

@@ -73,7 +73,7 @@ def test_missed_times_before_an_edit_are_caught_up_by_the_old_rules_and_after_it
 
 
 def test_an_edit_of_the_zone_neither_repeats_nor_loses_a_day() -> None:
-    """PAIN 12: a daily job ran twice a day once a time zone was given."""
+    """A daily job ran twice a day once a time zone was given (argo-workflows #2328)."""
     day = 86_400
     utc = Listed(range(3 * 3_600, 20 * day, day))
     berlin = Listed(range(2 * 3_600, 20 * day, day))
@@ -97,7 +97,7 @@ def test_an_edit_never_reaches_back_over_the_cursor() -> None:
 
 
 def test_editing_leaves_the_anchor_and_other_jobs_alone() -> None:
-    """PAIN 6: a weekly job in a service that was deployed daily never ran."""
+    """A weekly job in a service that was deployed daily never ran (river #791)."""
     world = World(job_of(MONDAYS, overlap=Overlap.ALLOW_ALL))
     for _ in range(30):
         world.sleep(86_400)
@@ -107,7 +107,7 @@ def test_editing_leaves_the_anchor_and_other_jobs_alone() -> None:
 
 
 def test_arming_again_is_idempotent() -> None:
-    """PAIN 7: a restart left several pending next jobs, the cadence multiplied."""
+    """A restart left several pending next jobs, the cadence multiplied (bullmq #2889)."""
     world = World(job_of(TENS, overlap=Overlap.ALLOW_ALL))
     for _ in range(100):
         world.tick()
@@ -159,7 +159,7 @@ def test_a_paused_job_starts_nothing_and_holds_its_buffer() -> None:
 
 
 def test_enabling_never_fires_by_itself() -> None:
-    """PAIN 11: enabling or editing a task fired it at once."""
+    """Enabling a task fired it at once (celery #2531, django-celery-beat #510)."""
     world = World(job_of(TENS))
     world.pause()
     world.tick(95)
@@ -275,7 +275,7 @@ def test_a_change_is_refused_when_it_comes_late() -> None:
 
 
 def test_a_leader_that_takes_over_computes_from_the_cursor_and_not_from_now() -> None:
-    """PAIN 3: what fell due in the hand-over was gone."""
+    """What fell due in the hand-over was gone (dkron #1210, sidekiq #6804)."""
     world = World(job_of(TENS))
     world.sleep(9)
     world.look()
@@ -285,7 +285,7 @@ def test_a_leader_that_takes_over_computes_from_the_cursor_and_not_from_now() ->
 
 
 def test_a_laptop_that_slept_does_not_flood() -> None:
-    """PAIN 8 and 9: after a sleep every missed run fired although nobody had asked."""
+    """After a sleep every missed run fired although nobody had asked (jobrunr #940)."""
     world = World(job_of(Listed(range(60, 400_000, 60)), overlap=Overlap.ALLOW_ALL))
     world.tick(60)
     world.sleep(3 * 86_400)

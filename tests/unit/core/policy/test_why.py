@@ -121,7 +121,7 @@ def test_the_future_is_a_forecast_under_the_same_policies() -> None:
 
 
 def test_a_due_time_that_nobody_has_decided_is_no_riddle() -> None:
-    """PAIN 10: the next run was in the past and there was no occurrence."""
+    """The next run was in the past and there was no occurrence (jobrunr #1377)."""
     world = World(job_of(TENS))
     world.sleep(14)
     answer = ask(world, 10)
