@@ -171,7 +171,7 @@ def _watch_has_gaps(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         WatchHub,
         "publish",
-        lambda self, entries: publish(self, [it for it in entries if it.revision % 23]),
+        lambda self, entries: publish(self, [entry for entry in entries if entry[0] % 23]),
     )
 
 
@@ -179,7 +179,7 @@ def _watch_splits_revisions(patch: pytest.MonkeyPatch) -> None:
     publish = WatchHub.publish
 
     def half(self: WatchHub, entries: Any) -> None:
-        publish(self, [entry._replace(events=entry.events[:1]) for entry in entries])
+        publish(self, [(revision, mesh_ns, changes[:1]) for revision, mesh_ns, changes in entries])
 
     patch.setattr(WatchHub, "publish", half)
 

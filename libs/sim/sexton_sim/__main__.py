@@ -77,6 +77,7 @@ def _replay(options: argparse.Namespace, plan: Plan) -> int:
 
 def _say(line: str) -> None:
     sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
