@@ -167,6 +167,7 @@ async def test_an_unrenewed_lease_expires_as_a_commit_that_watchers_see(store: S
     await watching.aclose()
 
 
+@pytest.mark.slow
 @on_every_engine
 async def test_a_renewed_lease_lives_on(store: Store) -> None:
     engine = store.engine

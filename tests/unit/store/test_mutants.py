@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +12,10 @@ from conformance.engine import test_watch as watches
 from conformance.engine.worlds import MemoryWorld
 from unit.store import test_engine as engine
 from unit.store import test_engine_leases as engine_leases
+from unit.store import test_engine_storm as engine_storm
 from unit.store import test_mesh_clock as mesh_clock
 
+from sexton.errors import SextonError
 from sexton_runtime.kv.types import Compare, Target
 from sexton_store.leases import AwakeClock, LeaseTable
 from sexton_store.machine import Step
@@ -201,6 +202,18 @@ CAUGHT_BY: list[tuple[Mutation, Callable[[], Any]]] = [
         on_memory(transactions.test_a_transaction_sees_its_predecessors_in_the_same_commit),
     ),
     (
+        a_transaction_does_not_see_its_predecessors,
+        lambda: engine_storm.test_the_history_explains_every_answer(0),
+    ),
+    (
+        acknowledged_before_the_commit,
+        lambda: engine_storm.test_the_history_explains_every_answer(0),
+    ),
+    (
+        watchers_told_before_the_commit,
+        lambda: engine_storm.test_the_history_explains_every_answer(0),
+    ),
+    (
         a_revision_is_split_for_watchers,
         on_memory(watches.test_a_revision_comes_whole_and_in_the_transactions_order),
     ),
@@ -227,5 +240,5 @@ def test_the_mutant_is_caught(
 ) -> None:
     test()
     mutation(monkeypatch)
-    with pytest.raises((AssertionError, asyncio.TimeoutError, pytest.fail.Exception)):
+    with pytest.raises((AssertionError, SextonError, pytest.fail.Exception)):
         test()
