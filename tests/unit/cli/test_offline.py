@@ -227,6 +227,15 @@ def test_a_long_run_is_skipped_over_waited_for_or_stopped_as_declared():
     assert started(beside) == [(n, n) for n in (30, 60, 90, 120, 150, 180)]
 
 
+def test_a_start_in_1970_asks_for_nothing_before_the_job_s_creation():
+    text = "jobs:\n- {name: ping, task: {shell: x}, catch_up: {policy: all, window: 24h}, "
+    bounds = "start: 1970-01-01T00:00:00Z, end: 9999-12-31T23:59:59Z"
+    file = load(f"{text}schedule: {{every: 1s, {bounds}}}}}\n")
+    (found,) = simulate(file.jobs, BEGIN, BEGIN + 5 * SECOND).jobs
+    assert started(found) == [(n, n) for n in range(1, 6)]
+    assert found.ranges == []
+
+
 def test_a_simulation_says_where_a_schedule_has_no_time_left():
     file = load("jobs:\n- {name: a, task: {shell: x}, schedule: {at: ['2026-01-01T00:00:00Z']}}\n")
     (found,) = simulate(file.jobs, BEGIN, BEGIN + HOUR).jobs

@@ -20,6 +20,9 @@ MAX_DATES: Final = 1_000
 MAX_COUNT: Final = 10_000
 """The largest COUNT: its last occurrence is found by walking. What needs more says UNTIL."""
 
+MAX_FINE_COUNT: Final = 1_000
+"""The same for hours, minutes and seconds, whose filters make the walk longer."""
+
 FREQUENCIES: Final = ("YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY", "SECONDLY")
 """From coarse to fine; the index is the one that dateutil uses."""
 
@@ -199,10 +202,11 @@ def _parse_rule(text: str) -> Rule:
     if "BYSETPOS" in by and FREQUENCIES.index(frequency) > DAILY:
         raise ScheduleError("rrule", text, "BYSETPOS only with DAILY, WEEKLY, MONTHLY or YEARLY")
     index = FREQUENCIES.index(frequency)
+    most = MAX_COUNT if index <= DAILY else MAX_FINE_COUNT
     return Rule(
         frequency=index,
         interval=_parse_count("INTERVAL", parts.get("INTERVAL", "1"), MAX_INTERVALS[index]),
-        count=_parse_count("COUNT", parts["COUNT"], MAX_COUNT) if "COUNT" in parts else None,
+        count=_parse_count("COUNT", parts["COUNT"], most) if "COUNT" in parts else None,
         until=_parse_moment(parts["UNTIL"], f"UNTIL={parts['UNTIL']}")
         if "UNTIL" in parts
         else None,

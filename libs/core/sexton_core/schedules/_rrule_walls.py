@@ -31,7 +31,7 @@ _BLOCKS: Final = 64
 _MAX_SET_TIMES: Final = 100
 """Times of a day that BYSETPOS may choose among."""
 
-_MAX_STEPS: Final = 200_000
+_MAX_STEPS: Final = 50_000
 """Of one search among hours, minutes or seconds; one that needs more has no answer."""
 
 _HORIZON: Final = _CYCLE_DAYS * DAY_SECONDS

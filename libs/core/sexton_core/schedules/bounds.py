@@ -63,7 +63,7 @@ class Limited:
     is what will be, and a skipped run does not prolong the schedule.
     """
 
-    __slots__ = ("_counted", "_inner", "_last", "_max_runs", "_since")
+    __slots__ = ("_counted", "_inner", "_known", "_left", "_max_runs", "_since")
 
     def __init__(
         self, inner: Schedule, counted: Schedule, *, max_runs: int, since: Instant
@@ -87,30 +87,32 @@ class Limited:
         self._counted: Final = counted
         self._max_runs: Final = max_runs
         self._since: Final = since
-        self._last: Instant | None = None
+        # How far the walk from `since` has come, and how many more it may count. It goes no
+        # further than the questions do, so that a long limit costs nothing in the beginning.
+        self._known: Instant = since - 1
+        self._left = max_runs
 
     def next_after(self, t: Instant) -> Instant | None:
         """Returns the first nominal time later than `t` that is still among the counted ones."""
         due = self._inner.next_after(max(t, self._since - 1))
-        return None if due is None or due > self._find_last() else due
+        return None if due is None or due > self._walk_to(due) else due
 
     def previous_before(self, t: Instant) -> Instant | None:
         """Returns the last counted nominal time earlier than `t`."""
-        due = self._inner.previous_before(min(t, self._find_last() + 1))
+        due = self._inner.previous_before(min(t, self._walk_to(t) + 1))
         return None if due is None or due < self._since else due
 
     def explain(self) -> str:
         """Adds the number to the other schedule's text."""
         return f"{self._inner.explain()}, {self._max_runs:,} times at most"
 
-    def _find_last(self) -> Instant:
-        """Walks once to the last counted nominal time, or as far as the schedule goes."""
-        if self._last is None:
-            t = self._since - 1
-            for _ in range(self._max_runs):
-                due = self._counted.next_after(t)
-                if due is None:
-                    break
-                t = due
-            self._last = t
-        return self._last
+    def _walk_to(self, t: Instant) -> Instant:
+        """Counts until `t` is reached or nothing is left to count; returns where that is."""
+        while self._left and self._known < t:
+            due = self._counted.next_after(self._known)
+            if due is None:
+                self._left = 0
+            else:
+                self._known = due
+                self._left -= 1
+        return self._known

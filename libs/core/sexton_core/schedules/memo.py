@@ -18,7 +18,7 @@ class Memo:
 
     Any question that falls into the window is one bisection, whatever the instant asked for:
     jobs need not stand at the same cursor to share an answer. Answers are those of the other
-    schedule, always.
+    schedule, always. Not for several threads at once: the window moves.
     """
 
     __slots__ = ("_begin", "_inner", "_times")

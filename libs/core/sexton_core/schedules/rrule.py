@@ -13,6 +13,7 @@ from sexton_core.dst import Disturbance, WallTimes, disturbances
 from sexton_core.errors import ScheduleError
 from sexton_core.instants import MAX_INSTANT, MIN_INSTANT, SECOND, Duration, Instant
 from sexton_core.schedule import Schedule
+from sexton_core.schedules._rrule_explain import explain_rule
 from sexton_core.schedules._rrule_text import (
     DAILY,
     Moment,
@@ -64,6 +65,7 @@ class RRuleSchedule:
         # The sets of fixed wall times, which the DST rule is applied to.
         self._fixed: list[WallTimes] = [listed]
         parts: list[Schedule] = [WallSchedule(listed, self.zone, rule, "")] if fixed else []
+        dtstart = None
         if recurrence.rule is not None:
             dtstart = self._dtstart(recurrence, start)
             walls = _RuleWalls(recurrence.rule, dtstart, exdates)
@@ -74,7 +76,7 @@ class RRuleSchedule:
         if extra:
             parts.append(AtSchedule(extra))
         self._inner: Final = parts[0] if len(parts) == 1 else Union(parts)
-        self._explained: Final = _explain(spec.text, len(recurrence.exdates))
+        self._explained: Final = _explain(recurrence, dtstart)
 
     def next_after(self, t: Instant) -> Instant | None:
         """Returns the first nominal time later than `t`."""
@@ -97,7 +99,7 @@ class RRuleSchedule:
             yield from disturbances(self.zone, walls, first, last)
 
     def explain(self) -> str:
-        """Returns the rule's text and its zone."""
+        """Returns the recurrence in English, and its zone."""
         return f"{self._explained}, {self.zone.key}"
 
     def _dtstart(self, recurrence: Recurrence, start: Instant | None) -> datetime:
@@ -164,7 +166,12 @@ def _choose_zone(recurrence: Recurrence, timezone: str | None) -> Zone:
     return get_zone(timezone or named or _UTC)
 
 
-def _explain(text: str, exdates: int) -> str:
-    rules = [line.strip() for line in text.splitlines() if "FREQ=" in line.upper()]
-    shown = f"by the rule {rules[0].upper().removeprefix('RRULE:')}" if rules else "on given dates"
-    return f"{shown}, except {exdates} dates" if exdates > 1 else shown
+def _explain(recurrence: Recurrence, dtstart: datetime | None) -> str:
+    parts = []
+    if recurrence.rule is not None and dtstart is not None:
+        parts.append(explain_rule(recurrence.rule, dtstart))
+    added, taken = len(recurrence.rdates), len(recurrence.exdates)
+    if added:
+        parts.append(f"on {added} {'given date' if added == 1 else 'given dates'}")
+    text = " and ".join(parts)
+    return f"{text}, except {taken} {'date' if taken == 1 else 'dates'}" if taken else text

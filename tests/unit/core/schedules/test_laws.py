@@ -1,6 +1,8 @@
 """What holds for every schedule, whatever it is made of."""
 
 import random
+import sys
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, timedelta
 
@@ -33,7 +35,7 @@ from sexton_core.schedules.memo import Memo
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = settings(max_examples=60, deadline=None)
+EXAMPLES = settings(max_examples=40, deadline=None)
 JOB = JobIdentity(namespace="default", name="job", uid="a" * 24)
 
 
@@ -174,3 +176,40 @@ def test_a_memo_answers_beyond_both_ends_of_its_window(start):
     assert memo.next_after(all_times[-1]) is None
     assert memo.next_after(all_times[0] - 1) == all_times[0]
     assert memo.previous_before(LAST * 2) == all_times[-1]
+
+
+MOST_CALLS = 500_000
+"""Calls of functions, of one search: a second or two at the very worst."""
+
+
+@EXAMPLES
+@given(all_specs, instants)
+def test_no_search_is_without_bound(spec, t):
+    try:
+        with calls_counted() as counted:
+            schedule = build(spec, JOB)
+    except NeverFiresError:
+        schedule = None
+    assert counted[0] < MOST_CALLS * (1 if isinstance(spec, ScheduleSpec) else len(spec.parts))
+    if schedule is not None:
+        for ask in (schedule.next_after, schedule.previous_before):
+            with calls_counted() as counted:
+                ask(t)
+            assert counted[0] < MOST_CALLS
+
+
+@contextmanager
+def calls_counted():
+    """Counts the calls of Python functions: a measure of work that no clock disturbs."""
+    counted = [0]
+
+    def count(_frame, event, _argument):
+        if event == "call":
+            counted[0] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        yield counted
+    finally:
+        sys.setprofile(before)
