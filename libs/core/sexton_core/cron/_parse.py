@@ -136,7 +136,12 @@ def parse(
     """
     if len(text) > MAX_TEXT:
         raise ScheduleError("cron", text, f"at most {MAX_TEXT:,} characters")
-    return _parse(text, seed if _HASH.search(text) else None, days)
+    return _parse(text, seed if may_hash(text) else None, days)
+
+
+def may_hash(text: str) -> bool:
+    """Tells whether `H` may stand in the text, so that its meaning depends on the job's name."""
+    return _HASH.search(text) is not None
 
 
 # A million jobs share few expressions. With `H` they differ, and then few are asked for twice.

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from sexton_core.cron._explain import explain_spec
-from sexton_core.cron._parse import CronSpec, EveryMacro, parse
+from sexton_core.cron._parse import CronSpec, EveryMacro, may_hash, parse
 from sexton_core.cron._walls import CronWalls, walls_of
 from sexton_core.dst import Disturbance, disturbances, first_at_or_after, last_at_or_before
 from sexton_core.errors import ScheduleError
@@ -65,6 +66,14 @@ def build_cron(
     Raises:
         ScheduleError: the expression, the zone, or two zones that differ.
     """
+    return _build(text, timezone, dst, days, seed if may_hash(text) else None)
+
+
+# A million jobs share few schedules; what is shared is asked for once and kept once.
+@lru_cache(maxsize=4_096)
+def _build(
+    text: str, timezone: str | None, dst: DstRule, days: DayRule, seed: str | None
+) -> CronSchedule:
     spec = parse(text, seed=seed, days=days)
     if isinstance(spec, EveryMacro):
         raise ScheduleError("cron", text, "wall times; an elapsed interval is `every`")

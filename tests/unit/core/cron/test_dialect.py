@@ -257,3 +257,9 @@ def test_equal_expressions_share_their_bit_sets() -> None:
     one = build_cron("H H * * *", seed="default/backup")
     other = build_cron("46 9 * * *", timezone="Europe/Berlin")
     assert one.walls is other.walls
+
+
+def test_equal_schedules_are_one_object_and_hashed_ones_are_their_jobs_own() -> None:
+    assert build_cron("0 3 * * *") is build_cron("0 3 * * *", seed="default/backup")
+    one, other = (build_cron("H 3 * * *", seed=f"default/{job}") for job in ("a", "b"))
+    assert one.spec.minute.mask != other.spec.minute.mask
