@@ -44,7 +44,7 @@ class EngineConfig:
     """1 to 1,024. For a new cluster only: it is fixed in its record."""
     queue_shards: int = 1
     """1 to 1,024. For a new cluster only: it is fixed in its record."""
-    max_step_txns: int = 2_000
+    max_step_txns: int = 1_000
     """Transactions that one durable step gathers."""
     max_step_bytes: int = 8 * MIB
     """Bytes that one durable step gathers."""
