@@ -59,6 +59,7 @@ def trigger(
     request_id: str,
     *,
     overlap: Overlap | None = None,
+    nominal: Instant | None = None,
     ended: Collection[RunId] = frozenset(),
 ) -> tuple[Verdict, Admission]:
     """Starts a run because somebody asks for it, through the same gate.
@@ -72,6 +73,7 @@ def trigger(
         now: mesh time.
         request_id: makes the run's id, so that asking again in the same second is the same run.
         overlap: instead of the job's policy, for this start only.
+        nominal: of the run that this one repeats; None: the second of the request.
         ended: as in `decide`.
 
     """
@@ -83,7 +85,7 @@ def trigger(
         Candidate(
             manual_run_id(job.uid, now, request_id),
             Origin.MANUAL,
-            second,
+            second if nominal is None else nominal,
             second,
             job.current,
             overlap or job.current.overlap,

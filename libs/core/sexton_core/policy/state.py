@@ -89,7 +89,7 @@ class JobState(NamedTuple):
 class NewRun(NamedTuple):
     """The decision FIRED: a run to be made, with the handle under which it will live.
 
-    nominal: for a manual run, the second of the request.
+    nominal: for a manual run, the second of the request or what the repeated run had.
     due: nominal time plus jitter.
     """
 

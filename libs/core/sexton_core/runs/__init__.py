@@ -7,10 +7,18 @@ the run's revision.
 """
 
 from sexton_core.runs.completion import Judgement, Settlement, complete, holds, live_token, report
-from sexton_core.runs.machine import Run, apply, assign, assigned
+from sexton_core.runs.machine import Run, apply, assign, assigned, overdue
 from sexton_core.runs.policy import RunPolicy
 from sexton_core.runs.retry import Retry, backoff
-from sexton_core.runs.table import ENDED, LIVE, STATES, TRANSITIONS, WITH_WORKER, Timer
+from sexton_core.runs.table import (
+    ENDED,
+    LIVE,
+    STATES,
+    TRANSITIONS,
+    WITH_WORKER,
+    Timer,
+    keep_ns,
+)
 
 __all__ = [
     "ENDED",
@@ -30,6 +38,8 @@ __all__ = [
     "backoff",
     "complete",
     "holds",
+    "keep_ns",
     "live_token",
+    "overdue",
     "report",
 ]

@@ -32,7 +32,8 @@ class Run:
     token: int = 0
     session: str = ""
     started: bool = False
-    """The live attempt is known to have begun."""
+    """The live attempt is known to have begun. An owner that has taken over does not know which
+    ones have; it applies START right before LOSE, and not earlier."""
     ever_started: bool = False
     """Some attempt has begun, or may have."""
     completed: bool = False
@@ -102,13 +103,16 @@ def apply(run: Run, event: RunEvent, now: Instant) -> Run:
         now: mesh time.
 
     Raises:
-        IllegalTransition: the pair is not in the table, or a timer's time has not come.
+        IllegalTransition: the pair is not in the table, a timer's time has not come, or an
+            attempt that has begun is given back.
 
     """
     assert event is not RunEvent.ASSIGN, "an assignment needs a session: use assign()"
     targets = _check(run, event)
     if event is RunEvent.START:
         return run if run.started else replace(run, started=True, ever_started=True)
+    if event is RunEvent.GIVE_BACK and run.started:
+        raise IllegalTransition(f"run {run.run_id}", event, "begun", "it has not begun")
     if event in (RunEvent.EXPIRE, RunEvent.DEADLINE):
         _check_timer(run, event, now)
     target = targets[0] if len(targets) == 1 else _choose(run, event, now)
@@ -120,6 +124,17 @@ def apply(run: Run, event: RunEvent, now: Instant) -> Run:
     if target is run.state:
         return run
     return replace(run, state=target, deadline_passed=event is RunEvent.DEADLINE)
+
+
+def overdue(run: Run, now: Instant) -> RunEvent | None:
+    """Returns which of its timers has run out for a run: what the owner is to apply next."""
+    expires_at, deadline_at = run.expires_at, run.deadline_at
+    if run.state is RunState.WAITING and expires_at is not None and now >= expires_at:
+        return RunEvent.EXPIRE
+    if deadline_at is None or now < deadline_at or run.ended:
+        return None
+    # A run that is being killed already waits for its worker or its session.
+    return None if run.state is RunState.TERMINATING else RunEvent.DEADLINE
 
 
 def _check(run: Run, event: RunEvent) -> tuple[RunState, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from sexton_core.instants import Duration
 from sexton_core.words import RunEvent, RunState
 
 _S = RunState
@@ -119,6 +120,12 @@ WITH_WORKER: Final = frozenset({_S.RUNNING, _S.CANCELLING, _S.TERMINATING})
 
 DEAD_LETTER_FACTOR: Final = 2
 """Dead letters are kept this many times as long as other ended runs: somebody has to look."""
+
+
+def keep_ns(state: RunState, max_age_ns: Duration) -> Duration:
+    """Returns how long a run that ended in a state is kept, by its job's retention."""
+    assert state in ENDED, "only what has ended is removed"
+    return max_age_ns * (DEAD_LETTER_FACTOR if STATES[state].dead_letter else 1)
 
 
 def allowed_events(state: RunState) -> tuple[RunEvent, ...]:

@@ -6,7 +6,7 @@ import pytest
 from unit.core.policy.world import Listed, World, job_of
 
 from sexton_core.instants import MINUTE, SECOND
-from sexton_core.policy import CatchUp, decide
+from sexton_core.policy import CatchUp, decide, trigger
 from sexton_core.words import Ask, CatchUpPolicy, Decision, Overlap
 
 TENS = Listed(range(10, 1_000, 10))
@@ -175,6 +175,19 @@ def test_a_manual_start_that_waits_starts_in_its_turn() -> None:
     assert [run.reason for run in world.runs] == ["on_time", "waited", "waited"]
     assert world.runs[-1].origin == "manual"
     world.check_conservation()
+
+
+def test_a_repeated_run_keeps_its_nominal_time_and_has_an_id_of_its_own() -> None:
+    world = World(job_of(TENS))
+    world.tick(25)
+    world.live.clear()
+    world.notice()
+    verdict, admission = trigger(
+        world.job, world.state, world.now, "retry", nominal=10 * SECOND, ended=world.known_ended
+    )
+    assert admission.run_id.startswith("m19700101T000025Z-")
+    assert verdict.runs[0].nominal == 10 * SECOND
+    assert verdict.state.cursor == world.state.cursor
 
 
 def test_asking_twice_in_one_second_names_one_run() -> None:
