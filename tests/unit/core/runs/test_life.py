@@ -42,9 +42,8 @@ def policies(draw: st.DrawFn) -> RunPolicy:
     )
 
 
-events = st.sampled_from(
-    [*RunEvent, RunEvent.ASSIGN, RunEvent.ASSIGN, RunEvent.FAIL, RunEvent.LOSE]
-)
+often = (RunEvent.ASSIGN, RunEvent.ASSIGN, RunEvent.START, RunEvent.FAIL, RunEvent.LOSE)
+events = st.sampled_from([*RunEvent, *often])
 
 
 def live(policy: RunPolicy, script: list[tuple[RunEvent, int]]) -> Iterator[tuple[Run, Run, int]]:
@@ -70,7 +69,7 @@ def live(policy: RunPolicy, script: list[tuple[RunEvent, int]]) -> Iterator[tupl
         run = moved
 
 
-@given(policies(), st.lists(st.tuples(events, st.integers(0, 40)), max_size=60))
+@given(policies(), st.lists(st.tuples(events, st.integers(0, 40)), min_size=5, max_size=60))
 def test_whatever_happens_to_a_run_its_promises_hold(
     policy: RunPolicy, script: list[tuple[RunEvent, int]]
 ) -> None:
