@@ -206,9 +206,14 @@ def _depends_on_job(spec: AnySpec) -> bool:
         expressions = [cron for calendar in part.exclude for cron in calendar.crons]
         if isinstance(part.timing, CronTiming):
             expressions.append(part.timing.expression)
-        if any("h" in expression.lower() for expression in expressions):
+        if any(_is_hashed(expression) for expression in expressions):
             return True
     return False
+
+
+def _is_hashed(expression: str) -> bool:
+    parsed = parse(expression, seed="any/job")
+    return not isinstance(parsed, EveryMacro) and parsed.hashed
 
 
 def _build_part(spec: ScheduleSpec, job: JobIdentity | None) -> Part:

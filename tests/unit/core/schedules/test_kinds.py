@@ -433,8 +433,9 @@ def test_h_without_a_job_is_refused_and_with_one_it_differs_by_job():
 def test_equal_specifications_share_one_schedule_unless_they_depend_on_the_job():
     cache = ScheduleCache()
     jobs = [JobIdentity(namespace="default", name=name, uid=name * 24) for name in "ab"]
-    a, b = (cache.build(cron("0 3 * * *"), job) for job in jobs)
-    assert a.nominal is b.nominal
+    for spec in (cron("0 3 * * *"), cron("0 3 * MAR THU"), every(SECOND)):
+        a, b = (cache.build(spec, job) for job in jobs)
+        assert a.nominal is b.nominal
     for spec in (cron("H 3 * * *"), cron("0 3 * * *", max_runs=5)):
         a, b = (cache.build(spec, job) for job in jobs)
         assert a.nominal is not b.nominal
