@@ -17,7 +17,8 @@ from typing import Any
 
 from sexton_runtime.clock import SystemClock
 from sexton_runtime.kv.client import StoreClient
-from sexton_runtime.kv.held_lease import HeldLease, LeaseKeeper
+from sexton_runtime.kv.held_lease import HeldLease
+from sexton_runtime.kv.lease_keeper import LeaseKeeper
 from sexton_runtime.kv.types import Outcome, Put, Txn
 from sexton_runtime.randomness import SystemRandomness
 from sexton_runtime.rpc.grpc_transport import GrpcTransport

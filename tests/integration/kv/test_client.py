@@ -12,7 +12,8 @@ from integration.kv.processes import RestartableStore, client_of
 from sexton import errors
 from sexton_runtime.clock import SystemClock
 from sexton_runtime.kv.client import StoreClient
-from sexton_runtime.kv.held_lease import LeaseKeeper, LostBecause
+from sexton_runtime.kv.held_lease import LostBecause
+from sexton_runtime.kv.lease_keeper import LeaseKeeper
 from sexton_runtime.kv.types import EventKind, Outcome, Put, Txn, TxnResult, absent
 from sexton_runtime.kv.unknown import commit_resolved, written
 from sexton_runtime.kv.watcher import RelistingWatcher

@@ -9,7 +9,8 @@ import pytest
 
 from sexton import errors
 from sexton_runtime.kv.client import StoreClient
-from sexton_runtime.kv.held_lease import HeldLease, LeaseKeeper, LostBecause
+from sexton_runtime.kv.held_lease import HeldLease, LostBecause
+from sexton_runtime.kv.lease_keeper import LeaseKeeper
 from sexton_runtime.kv.types import Compare, Outcome, Put, Target, Txn, TxnResult
 from sexton_sim.network import LinkProfile
 
@@ -443,6 +444,22 @@ def test_one_process_asks_for_a_lease_once() -> None:
                 await first.acquire()
             await held.release()
             assert (await first.acquire()).still_held()
+
+    world.run(main)
+
+
+def test_a_lease_that_is_granted_to_a_stopping_process_is_given_back() -> None:
+    world = World()
+
+    async def main() -> None:
+        async with candidates(world, "first", "second") as (first, second):
+            acquiring = first.acquire(ttl_s=60)
+            await asyncio.sleep(0.0003)  # the question is under way
+            await first.process.spawn(first.keeper.stop())
+            with pytest.raises(errors.Unavailable):
+                await acquiring
+            async with asyncio.timeout(1):
+                await second.acquire()
 
     world.run(main)
 

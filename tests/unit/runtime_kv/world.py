@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from sexton_runtime.kv.client import StoreClient
 from sexton_runtime.kv.config import StoreClientConfig
-from sexton_runtime.kv.held_lease import LeaseKeeper
+from sexton_runtime.kv.lease_keeper import LeaseKeeper
 from sexton_runtime.randomness import SeededRandomness
 from sexton_runtime.rpc.policy_channel import PolicyChannel
 from sexton_sim.loop import SimLoop

@@ -22,7 +22,8 @@ import lmdb
 from sexton_cli.errors import CliError
 from sexton_runtime.clock import SystemClock
 from sexton_runtime.kv.client import StoreClient
-from sexton_runtime.kv.held_lease import HeldLease, LeaseKeeper
+from sexton_runtime.kv.held_lease import HeldLease
+from sexton_runtime.kv.lease_keeper import LeaseKeeper
 from sexton_runtime.kv.types import LeaseRef, Op, Put, Txn
 from sexton_runtime.randomness import SystemRandomness
 from sexton_runtime.rpc.grpc_transport import GrpcTransport
