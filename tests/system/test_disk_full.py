@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
+from faults.full_store import live_at_the_limit
 
 from sexton_runtime.clock import SystemClock
 from sexton_runtime.kv.types import Delete, Outcome, Put, Txn
@@ -130,3 +131,13 @@ async def test_a_store_starts_on_a_full_disk_and_can_be_emptied(small_disk: Path
     assert await store.commit(Put(b"again", bytes(3_000))) is Outcome.COMMITTED
     assert await store.keys() == {b"again"}
     await store.end()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_in_a_long_life_on_a_full_disk_only_growing_is_refused(
+    small_disk: Path, seed: int
+) -> None:
+    (small_disk / "other").write_bytes(bytes(4 * MIB))
+    disk = LmdbDisk.open(small_disk / "data", CONFIG)
+    assert await live_at_the_limit(disk, seed, steps=3_000) > 10
+    await disk.close()

@@ -8,10 +8,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import lmdb
 import pytest
+from faults.full_store import live_at_the_limit
 
 from sexton_store.disk import DamagedError, DiskFailedError, DiskFullError, Record, WriteBatch
 from sexton_store.doctor import child_environment
@@ -175,18 +177,27 @@ class TestMap:
         assert disk.usage().map_bytes <= 9 * MIB
         await disk.close()
 
+    @pytest.mark.slow
+    @pytest.mark.parametrize("seed", [1, 2])
+    async def test_in_a_long_life_at_the_limit_only_growing_is_refused(
+        self, tmp_path: Path, seed: int
+    ) -> None:
+        config = replace(SMALL, max_map_bytes=3 * MIB, margin_bytes=512 * KIB)
+        disk = LmdbDisk.open(tmp_path, config)
+        assert await live_at_the_limit(disk, seed, steps=300) > 10
+        await disk.close()
+
 
 class TestReserveFile:
     def test_it_is_taken_given_up_and_taken_again(self, tmp_path: Path) -> None:
         reserve = ReserveFile(tmp_path, MIB)
         file = tmp_path / "reserve"
-        assert reserve.held
-        assert file.stat().st_blocks * 512 >= MIB
+        states = [(reserve.held, file.stat().st_blocks * 512 >= MIB)]
         reserve.give_up()
-        assert not reserve.held
-        assert file.stat().st_blocks == 0
-        assert reserve.take()
+        states.append((reserve.held, file.stat().st_blocks > 0))
+        states.append((reserve.take(), file.stat().st_blocks * 512 >= MIB))
         reserve.close()
+        assert states == [(True, True), (False, False), (True, True)]
         assert file.stat().st_blocks * 512 >= MIB
 
     def test_it_is_not_taken_where_there_is_no_room(
