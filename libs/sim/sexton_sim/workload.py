@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from sexton.errors import Fenced, SextonError
 from sexton_runtime.kv.client import StoreClient
-from sexton_runtime.kv.held_lease import HeldLease, LeaseKeeper
+from sexton_runtime.kv.held_lease import HeldLease
+from sexton_runtime.kv.lease_keeper import LeaseKeeper
 from sexton_runtime.kv.types import Compare, Delete, LeaseRef, Op, Put, Target, Txn
 from sexton_runtime.kv.unknown import commit_resolved, created
 from sexton_runtime.kv.watcher import RelistingWatcher
