@@ -143,3 +143,9 @@ def specs(draw, *, excluding=True, bounded=True):
 
 unions = st.builds(UnionSpec, parts=st.lists(specs(), min_size=1, max_size=3).map(tuple))
 all_specs = st.one_of(specs(), unions)
+specs_of_intervals = st.builds(
+    ScheduleSpec,
+    timing=calendars,
+    timezone=st.sampled_from(ZONES),
+    dst=st.sampled_from(DstRule),
+)

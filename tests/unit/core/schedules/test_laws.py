@@ -4,9 +4,10 @@ import random
 import sys
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from dateutil.relativedelta import relativedelta
 from dateutil.rrule import rrulestr
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -17,9 +18,11 @@ from unit.core.schedules.specs import (
     instants,
     rules,
     specs,
+    specs_of_intervals,
     walls,
 )
 
+from sexton_core.dst import resolve
 from sexton_core.errors import NeverFiresError
 from sexton_core.instants import DAY, MAX_INSTANT, MIN_INSTANT, SECOND, from_datetime
 from sexton_core.schedule import between
@@ -28,10 +31,13 @@ from sexton_core.schedules import (
     RRuleTiming,
     ScheduleCache,
     ScheduleSpec,
+    ShortMonth,
     UnionSpec,
     build,
 )
+from sexton_core.schedules.build import wall_second
 from sexton_core.schedules.memo import Memo
+from sexton_core.zones import get_zone
 
 pytestmark = pytest.mark.slow
 
@@ -160,6 +166,31 @@ def test_a_rule_in_utc_is_what_dateutil_says_from_dtstart(start, rule, later):
     assume(found and found[-1] < utc(asked) + (2 if fine else 1_500) * DAY)
     expected = [utc(moment) for moment in rrulestr(text).xafter(asked, count=3)]
     assert found == expected
+
+
+@EXAMPLES
+@given(specs_of_intervals, instants)
+def test_a_calendar_interval_is_what_adding_months_and_days_from_the_anchor_gives(spec, t):
+    timing = spec.timing
+    zone = get_zone(spec.timezone)
+    steps = {timing.unit.value: timing.count}
+    expected = set()
+    # Far enough around the question: 60 periods on both sides, by relativedelta, which clamps.
+    local = zone.local(t).replace(tzinfo=None)
+    days = {"days": 1, "weeks": 7, "months": 30.4, "years": 365.2}[timing.unit.value]
+    middle = int((local.date() - timing.anchor).days / days / timing.count)
+    for number in range(middle - 60, middle + 60):
+        try:
+            day = timing.anchor + relativedelta(**{unit: number * n for unit, n in steps.items()})
+        except (ValueError, OverflowError):
+            continue
+        clamped = timing.unit.value in ("months", "years") and day.day != timing.anchor.day
+        if not (clamped and timing.short_month is ShortMonth.SKIP):
+            wall = wall_second(datetime.combine(day, timing.at))
+            expected |= {second * SECOND for second in resolve(zone, wall, spec.dst)}
+    schedule = built(spec)
+    assert schedule.next_after(t) == min((due for due in expected if due > t), default=None)
+    assert schedule.previous_before(t) == max((due for due in expected if due < t), default=None)
 
 
 def utc(wall):
