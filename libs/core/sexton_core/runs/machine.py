@@ -1,6 +1,6 @@
 """Moves a run from state to state: the guards that choose among the table's targets."""
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from sexton_core.errors import IllegalTransition
 from sexton_core.ids import RunId
@@ -11,35 +11,39 @@ from sexton_core.runs.table import ENDED, TRANSITIONS, states_for
 from sexton_core.words import Delivery, RunEvent, RunState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(NamedTuple):
     """What a queue's owner knows about a run, and the rules look at.
 
-    The token is that of the live attempt, or of the last one where the run has ended; 0 where no
-    attempt is live. It is a store revision and thus known only after the commit that assigns.
+    A tuple, not a dataclass: the owner makes several of them per run.
+
+    due: from here `start_within` counts.
+    not_before: not assigned earlier than this.
+    attempts: deliveries so far: the number of the live or last attempt.
+    failures: attempts that failed, or were lost after they had begun.
+    token: of the live attempt, or of the last one where the run has ended; 0 where no attempt is
+        live. It is a store revision and thus known only after the commit that assigns.
+    session: of the worker that holds it; empty where none does, kept where the run has ended.
+    started: the live attempt is known to have begun. An owner that has taken over does not know
+        which ones have; it applies START right before LOSE, and not earlier.
+    ever_started: some attempt has begun.
+    completed: it ended by an accepted completion, not by its owner's judgement.
+    deadline_passed: it is being terminated because of its deadline.
     """
 
     run_id: RunId
     policy: RunPolicy
     created_at: Instant
     due: Instant
-    """From here `start_within` counts."""
     not_before: Instant
     state: RunState = RunState.WAITING
     attempts: int = 0
-    """Deliveries so far: the number of the live or last attempt."""
     failures: int = 0
     token: int = 0
     session: str = ""
     started: bool = False
-    """The live attempt is known to have begun. An owner that has taken over does not know which
-    ones have; it applies START right before LOSE, and not earlier."""
     ever_started: bool = False
-    """Some attempt has begun, or may have."""
     completed: bool = False
-    """It ended by an accepted completion, not by its owner's judgement."""
     deadline_passed: bool = False
-    """It is being terminated because of its deadline."""
     ended_at: Instant | None = None
 
     @property
@@ -74,8 +78,7 @@ def assign(run: Run, session: str, now: Instant) -> Run:
         raise IllegalTransition(
             f"run {run.run_id}", RunEvent.ASSIGN, "waiting for its not-before", "that has passed"
         )
-    return replace(
-        run,
+    return run._replace(
         state=RunState.RUNNING,
         attempts=run.attempts + 1,
         session=session,
@@ -89,7 +92,7 @@ def assigned(run: Run, token: int) -> Run:
     assert run.state is RunState.RUNNING, "a token belongs to an assignment"
     assert run.token == 0, "an attempt has one token"
     assert token > 0, "a token is a store revision"
-    return replace(run, token=token)
+    return run._replace(token=token)
 
 
 def apply(run: Run, event: RunEvent, now: Instant) -> Run:
@@ -110,7 +113,7 @@ def apply(run: Run, event: RunEvent, now: Instant) -> Run:
     assert event is not RunEvent.ASSIGN, "an assignment needs a session: use assign()"
     targets = _check(run, event)
     if event is RunEvent.START:
-        return run if run.started else replace(run, started=True, ever_started=True)
+        return run if run.started else run._replace(started=True, ever_started=True)
     if event is RunEvent.GIVE_BACK and run.started:
         raise IllegalTransition(f"run {run.run_id}", event, "begun", "it has not begun")
     if event in (RunEvent.EXPIRE, RunEvent.DEADLINE):
@@ -123,7 +126,7 @@ def apply(run: Run, event: RunEvent, now: Instant) -> Run:
         return _line_up(run, event, target, now)
     if target is run.state:
         return run
-    return replace(run, state=target, deadline_passed=event is RunEvent.DEADLINE)
+    return run._replace(state=target, deadline_passed=event is RunEvent.DEADLINE)
 
 
 def overdue(run: Run, now: Instant) -> RunEvent | None:
@@ -192,8 +195,7 @@ def _next_attempt(run: Run, event: RunEvent, now: Instant) -> Instant:
 
 def _line_up(run: Run, event: RunEvent, target: RunState, now: Instant) -> Run:
     unbegun = event is RunEvent.GIVE_BACK or (event is RunEvent.LOSE and not run.started)
-    return replace(
-        run,
+    return run._replace(
         state=target,
         failures=run.failures if unbegun else run.failures + 1,
         not_before=_next_attempt(run, event, now),
@@ -210,8 +212,7 @@ _COMPLETIONS = _FAILURES | {RunEvent.SUCCEED, RunEvent.STOP}
 def _end(run: Run, event: RunEvent, target: RunState, now: Instant) -> Run:
     lost_begun = event is RunEvent.LOSE and run.started
     failed = event in _FAILURES or (event is RunEvent.STOP and target is RunState.FAILED)
-    return replace(
-        run,
+    return run._replace(
         state=target,
         failures=run.failures + 1 if failed or lost_begun else run.failures,
         completed=event in _COMPLETIONS,

@@ -1,7 +1,5 @@
 """The run state machine against its table, and what its guards choose."""
 
-from dataclasses import replace
-
 import pytest
 
 from sexton_core.errors import IllegalTransition
@@ -76,7 +74,7 @@ def test_from_creation_exactly_what_the_table_lists_can_happen() -> None:
         RunPolicy(deadline_ns=HOUR, start_within_ns=HOUR, max_deliveries=3, retry=once),
         RunPolicy(delivery=Delivery.AT_MOST_ONCE, max_deliveries=2),
     ]
-    waiting = [replace(run_in(RunState.WAITING), policy=policy) for policy in policies]
+    waiting = [run_in(RunState.WAITING)._replace(policy=policy) for policy in policies]
     seen, happened = set(waiting), set()
     while waiting:
         run = waiting.pop()
