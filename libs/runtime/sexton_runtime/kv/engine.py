@@ -43,9 +43,10 @@ class Watching(Protocol):
 class Engine(Protocol):
     """Ordered keys, atomic transactions, watches and leases under one global revision.
 
-    Every method may raise `sexton.errors.InvalidArgument` (a bound of `limits` or a shape),
-    `Unavailable` (not serving; nothing happened) and, for those that commit, `OutcomeUnknown`
-    (the engine stops: whether the effect happened is not known).
+    Every method may raise `sexton.errors.InvalidArgument` or `TooLarge` (a shape, or a bound of
+    `limits`; see `validate.py`) and `Unavailable` (not serving; nothing happened). Those that
+    commit also raise `Overloaded` (too much waits; nothing happened) and `OutcomeUnknown` (the
+    engine stops: whether the effect happened is not known), the lease calls `NoSpace`.
     """
 
     @property
@@ -81,9 +82,7 @@ class Engine(Protocol):
         """Reads one page of [start, end) from one snapshot; an empty `end` is the last key."""
         ...
 
-    def watch(
-        self, prefix: bytes, start_revision: int = 0, *, keys_only: bool = False
-    ) -> Watching:
+    def watch(self, prefix: bytes, start_revision: int = 0, *, keys_only: bool = False) -> Watching:
         """Follows the changes below `prefix` from a revision on (0: the next).
 
         The first batch comes at once and carries the progress; batches are gapless, in order
