@@ -9,8 +9,7 @@ from sexton_core.errors import ScheduleError
 from sexton_core.instants import MAX_INSTANT, SECOND, Duration, Instant
 from sexton_core.schedule import ScheduleWarning, between
 from sexton_core.schedules.build import JobSchedule, Part
-from sexton_core.schedules.walls import WallSchedule
-from sexton_core.schedules.warnings import warnings_of
+from sexton_core.schedules.warnings import wall_sets, warnings_of
 from sexton_core.zones import tzdata_version
 
 MAX_ROWS: Final = 10_000
@@ -116,18 +115,24 @@ def _excluded(schedule: JobSchedule, a: Instant, b: Instant) -> list[PreviewRow]
 
 def _notes(part: Part, nominal: Instant) -> list[str]:
     """Returns what the clock does at the nominal time of a schedule of wall times."""
-    timing = part.timing
-    if not isinstance(timing, CronSchedule | WallSchedule):
-        return []
+    sets = wall_sets(part)
     second = nominal // SECOND
     wall = part.zone.wall(second)
-    if timing.walls.at_or_after(wall) != wall:
-        segment = part.zone.segment(second)
-        skipped = timing.walls.at_or_after(segment.start + segment.before)
-        shown = _EPOCH + timedelta(seconds=wall if skipped is None else skipped)
-        return [f"the clock skips {shown:%H:%M:%S}"]
-    showing = part.zone.seconds_showing(wall)
-    if len(showing) == 2:
+    if any(walls.at_or_after(wall) == wall for walls in sets):
+        showing = part.zone.seconds_showing(wall)
+        if len(showing) < 2:
+            return []
         which = "first" if second == showing[0] else "second"
         return [f"the clock shows this time twice: {which} pass"]
-    return []
+    segment = part.zone.segment(second)
+    if not segment.gap or second >= segment.start + segment.gap:
+        return []
+    skipped = [
+        found
+        for walls in sets
+        if (found := walls.at_or_after(segment.start + segment.before)) is not None
+        and found < segment.start + segment.offset
+    ]
+    return (
+        [f"the clock skips {_EPOCH + timedelta(seconds=min(skipped)):%H:%M:%S}"] if skipped else []
+    )

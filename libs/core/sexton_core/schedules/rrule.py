@@ -37,7 +37,7 @@ _UTC: Final = "UTC"
 class RRuleSchedule:
     """A rule with its extra and its excluded dates, as a schedule."""
 
-    __slots__ = ("_explained", "_fixed", "_inner", "_without", "zone")
+    __slots__ = ("_explained", "_fixed", "_inner", "_without", "walls", "zone")
 
     def __init__(
         self, spec: RRuleTiming, *, timezone: str | None, rule: DstRule, start: Instant | None
@@ -62,7 +62,8 @@ class RRuleSchedule:
         )
         fixed = [moment_second(m) for m in recurrence.rdates if not m.utc]
         listed = ListedWalls(wall for wall in fixed if wall not in exdates)
-        # The sets of fixed wall times, which the DST rule is applied to.
+        # All wall times, and of them the fixed ones, which the DST rule is applied to.
+        walls_of_all: list[WallTimes] = [listed]
         self._fixed: list[WallTimes] = [listed]
         parts: list[Schedule] = [WallSchedule(listed, self.zone, rule, "")] if fixed else []
         dtstart = None
@@ -70,8 +71,10 @@ class RRuleSchedule:
             dtstart = self._dtstart(recurrence, start)
             walls = _RuleWalls(recurrence.rule, dtstart, exdates)
             parts.append(_rule_schedule(recurrence.rule, walls, self.zone, rule))
+            walls_of_all.append(walls)
             if recurrence.rule.frequency <= DAILY:
                 self._fixed.append(walls)
+        self.walls: Final = tuple(walls_of_all)
         extra = [moment_second(m) * SECOND for m in recurrence.rdates if m.utc]
         if extra:
             parts.append(AtSchedule(extra))

@@ -4,6 +4,7 @@ from itertools import islice, pairwise
 from typing import Final
 
 from sexton_core.cron import CronSchedule, cron_warnings, in_words
+from sexton_core.dst import WallTimes
 from sexton_core.instants import DAY, Duration, Instant, format_duration, format_instant
 from sexton_core.schedule import ScheduleWarning, between
 from sexton_core.schedules._rrule_text import parse_recurrence
@@ -69,6 +70,18 @@ def zone_is_missing(part: Part) -> bool:
     return not isinstance(part.timing, EverySchedule)
 
 
+def wall_sets(part: Part) -> tuple[WallTimes, ...]:
+    """Returns the wall times that a schedule asks for; none where it asks for instants only."""
+    timing = part.spec.timing
+    if isinstance(timing, AtTiming):
+        return (ListedWalls(wall_second(wall) for wall in timing.walls),)
+    if isinstance(part.timing, RRuleSchedule):
+        return part.timing.walls
+    if isinstance(part.timing, CronSchedule | WallSchedule):
+        return (part.timing.walls,)
+    return ()
+
+
 def _warnings_of_part(part: Part, now: Instant) -> list[ScheduleWarning]:
     found: list[ScheduleWarning] = []
     if zone_is_missing(part):
@@ -83,8 +96,7 @@ def _warnings_of_part(part: Part, now: Instant) -> list[ScheduleWarning]:
         found.extend(warning for warning in of_cron if warning.kind not in clock)
     timing = part.timing
     if isinstance(part.spec.timing, AtTiming) and part.spec.timing.walls:
-        walls = ListedWalls(wall_second(wall) for wall in part.spec.timing.walls)
-        timing = WallSchedule(walls, part.zone, part.spec.dst, "")
+        timing = WallSchedule(wall_sets(part)[0], part.zone, part.spec.dst, "")
     if isinstance(timing, CronSchedule | WallSchedule | RRuleSchedule):
         for met in islice(timing.disturbances(now, horizon_ns), _MOST_CHANGES):
             kind = WarningKind.CLOCK_GAP if met.skipped else WarningKind.CLOCK_FOLD

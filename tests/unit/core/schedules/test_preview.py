@@ -149,6 +149,49 @@ def test_a_preview_marks_gap_fold_and_excluded_times():
     assert folded.tzdata == tzdata_version()
 
 
+@pytest.mark.parametrize(
+    "timing",
+    [
+        CronTiming(expression="30 2 * * *"),
+        RRuleTiming(text="DTSTART:20270101T023000\nRRULE:FREQ=DAILY"),
+        RRuleTiming(text="RDATE:20270328T023000,20271031T023000"),
+        AtTiming(
+            instants=(parse_instant("2027-10-31T00:45:00Z"),),
+            walls=(
+                datetime.fromisoformat("2027-03-28T02:30:00"),
+                datetime.fromisoformat("2027-10-31T02:30:00"),
+            ),
+        ),
+    ],
+    ids=["cron", "rrule", "rdate", "at"],
+)
+def test_a_preview_marks_what_the_clock_does_to_every_kind_of_wall_time(timing):
+    schedule = build(ScheduleSpec(timing=timing, timezone="Europe/Berlin", dst=DstRule.SHIFT))
+    (skipped,) = preview(schedule, parse_instant("2027-03-28T00:00:00Z"), 1).rows
+    assert (skipped.local.isoformat(), skipped.notes) == (
+        "2027-03-28T03:30:00+02:00",
+        ("the clock skips 02:30:00",),
+    )
+    repeated = preview(schedule, parse_instant("2027-10-31T00:00:00Z"), 1).rows[0]
+    assert repeated.notes == ("the clock shows this time twice: first pass",)
+
+
+def test_each_time_that_is_moved_by_a_gap_names_its_own_wall_time():
+    timing = CronTiming(expression="0,20 2 * * *")
+    schedule = build(ScheduleSpec(timing=timing, timezone="Europe/Berlin", dst=DstRule.SHIFT))
+    rows = preview(schedule, parse_instant("2027-03-28T00:00:00Z"), 2).rows
+    assert [row.notes for row in rows] == [
+        ("the clock skips 02:00:00",),
+        ("the clock skips 02:20:00",),
+    ]
+
+
+def test_an_instant_that_was_given_in_utc_is_no_matter_of_the_clock():
+    timing = AtTiming(instants=(parse_instant("2027-10-31T00:45:00Z"),))
+    schedule = build(ScheduleSpec(timing=timing, timezone="Europe/Berlin"))
+    assert preview(schedule, NOW, 1).rows[0].notes == ()
+
+
 def test_a_preview_of_too_many_times_is_refused():
     schedule = build(cron("0 3 * * *"))
     with pytest.raises(ScheduleError, match="expected a number from 0 to 10,000"):
