@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 ROUGH = LinkProfile(latency_s=0.001, jitter_s=0.02, stall_p=0.02, reset_p=0.004, duplicate_p=0.03)
 """A bad network: packets lost, connections reset, requests that come twice."""
+_CALLBACKS = 150
+"""A fault between two awaits strikes within so many callbacks of its process."""
 _HOUR_NS = 3_600_000_000_000
 _JUMPS_NS = (_HOUR_NS, -_HOUR_NS, 10 * 365 * 24 * _HOUR_NS, 500_000_000, -500_000_000)
 
@@ -99,6 +101,8 @@ class Injector:
         world.network.heal_all()
         world.disk.before_durable = world.disk.after_durable = None
         for host in world.hosts:
+            if host.process is not None:
+                host.process.fuse = 0
             host.start()
         world.recorder.fault("healed")
 
@@ -106,7 +110,7 @@ class Injector:
 
     def _crash_store(self) -> None:
         self._note("crash")
-        self._world.store.crash()
+        self._at_some_await(self._world.store, self._world.store.crash)
 
     def _crash_in_commit(self) -> None:
         """Kills the store at its next step, just before or just after it is durable."""
@@ -119,7 +123,13 @@ class Injector:
 
     def _crash_member(self) -> None:
         self._note("crash_member")
-        self._member().crash()
+        member = self._member()
+        self._at_some_await(member, member.crash)
+
+    def _at_some_await(self, host: Host, action: Callable[[], None]) -> None:
+        """Does it between two callbacks of the host, whether or not time passes there."""
+        if host.process is not None and host.process.alive:
+            host.process.after(self._random.randint(1, _CALLBACKS), action)
 
     def _lose_power(self) -> None:
         """Turns the store's machine off: nobody is told, and boot time starts anew."""
@@ -143,15 +153,18 @@ class Injector:
         if process is None or not process.alive:
             return
         self._note("suspend")
-        self._world.recorder.fault("suspend", host.name)
-        process.suspend()
+
+        def suspend() -> None:
+            self._world.recorder.fault("suspend", host.name)
+            process.suspend()
+            self._later(for_s, resume)
 
         def resume() -> None:
             if process.alive:
                 process.resume()
                 self._world.recorder.fault("resume", host.name)
 
-        self._later(for_s, resume)
+        self._at_some_await(host, suspend)
 
     def _sleep_machine(self) -> None:
         """Closes a laptop's lid: awake time stands still, wall and boot time go on."""

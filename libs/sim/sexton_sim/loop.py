@@ -302,6 +302,8 @@ class SimLoop(RefusingLoop):
                     self.call_exception_handler(
                         {"message": "exception in callback", "exception": error, "handle": handle}
                     )
+                if process.fuse:
+                    process.burn()
                 if self.steps >= livelock_at:
                     raise LivelockError(self._describe_livelock())
             if self._stopping:

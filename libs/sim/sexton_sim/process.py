@@ -46,12 +46,15 @@ class Process:
         self.state = State.RUNNING
         self.runnable = True
         self.parked: list[Any] = []
+        self.fuse = 0
+        """Callbacks that it may still run before what `after` set is done; 0: nothing is set."""
         self.context = contextvars.Context()
         self.context.run(PROCESS.set, self)
         self.loop = loop
         self._tasks: dict[SimTask[Any], None] = {}
         self._prune_at = 64
         self._on_death: list[Callable[[], None]] = []
+        self._at_fuse: Callable[[], None] | None = None
 
     def __repr__(self) -> str:
         return f"<process {self.name}#{self.incarnation} {self.state.value}>"
@@ -64,6 +67,17 @@ class Process:
     def spawn(self, coro: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
         """Starts a coroutine as a task of this process."""
         return self.loop.create_task(coro, name=name, context=self.context.copy())
+
+    def after(self, callbacks: int, action: Callable[[], None]) -> None:
+        """Does something to it once it has run so many callbacks more: between any two awaits."""
+        self.fuse = callbacks
+        self._at_fuse = action
+
+    def burn(self) -> None:
+        """Counts a callback that it has run (called by the loop while `fuse` is set)."""
+        self.fuse -= 1
+        if self.fuse == 0 and self._at_fuse is not None and self.alive:
+            self._at_fuse()
 
     def on_death(self, callback: Callable[[], None]) -> None:
         """Calls back, once, when the process is killed (outside any process)."""

@@ -9,6 +9,7 @@ from typing import Any
 from sexton.errors import OutcomeUnknown, SextonError
 from sexton_runtime.kv.client import StoreClient
 from sexton_runtime.kv.engine import Watching
+from sexton_runtime.kv.status import ClockState
 from sexton_runtime.kv.types import (
     Acquired,
     Compare,
@@ -147,6 +148,12 @@ class RecordedStore:
             revision = await self._client.release_lease(name, token)
         self._recorder.ok(call, **({"revision": revision} if revision else {"released": False}))
         return revision
+
+    async def settle_clock(self) -> None:
+        """Accepts a disputed wall clock, as an operator would; not in the history."""
+        reading = await self._client.clock()
+        if reading.state is ClockState.DISPUTED:
+            await self._client.accept_clock(reading.dispute)
 
     async def list_leases(self, prefix: str = "") -> tuple[Lease, ...]:
         """Lists leases; not in the history."""

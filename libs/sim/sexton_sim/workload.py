@@ -34,6 +34,7 @@ LEASE_TTL_S = 3.0
 _SHORT_TTL_MS = 500
 _REGISTER_COUNT = 4
 _COUNTER_COUNT = 2
+_SETTLE_P = 0.01
 _PAUSE_AFTER_ERROR_S = 0.2
 
 
@@ -142,6 +143,7 @@ async def audit(member: Member, *, patience_s: float) -> str:
             while True:
                 number += 1
                 try:
+                    await store.settle_clock()
                     value = b"%s#%d" % (member.name.encode(), number)
                     (result,) = await store.commit([Txn(then=(Put(b"audit", value),))])
                     await store.get([b"audit"])
@@ -198,6 +200,8 @@ class _Client:
         operation = self.random.choice(self._operations)
         try:
             await operation()
+            if self.random.random() < _SETTLE_P:
+                await self._store.settle_clock()
         except SextonError:
             await asyncio.sleep(_PAUSE_AFTER_ERROR_S)
 

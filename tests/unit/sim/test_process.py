@@ -9,7 +9,7 @@ import pytest
 from sexton_sim.clock import DEFAULT_WALL_NS
 from sexton_sim.errors import SimulationError
 from sexton_sim.loop import SimLoop
-from sexton_sim.process import current_process
+from sexton_sim.process import Process, current_process
 
 S = 10**9
 
@@ -186,6 +186,27 @@ def test_a_process_that_kills_itself_ends_at_its_next_await(loop: SimLoop) -> No
 
     loop.run(main())
     assert seen == ["same step"]
+
+
+def test_a_process_can_be_struck_between_any_two_of_its_callbacks(loop: SimLoop) -> None:
+    struck: list[int] = []
+    for callbacks in (1, 2, 3):
+        process = loop.process(f"p{callbacks}")
+        seen: list[int] = []
+
+        async def work(process: Process = process, seen: list[int] = seen) -> None:
+            for number in range(10):
+                seen.append(number)
+                await asyncio.sleep(0)
+
+        async def main(process: Process = process, callbacks: int = callbacks) -> None:
+            process.after(callbacks, process.crash)
+            process.spawn(work())
+            await asyncio.sleep(1)
+
+        loop.run_until_complete(main())
+        struck.append(len(seen))
+    assert struck == [1, 2, 3]
 
 
 def test_coroutines_that_await_while_they_are_closed_are_closed_all_the_same(
