@@ -127,12 +127,13 @@ def _notes(part: Part, nominal: Instant) -> list[str]:
     segment = part.zone.segment(second)
     if not segment.gap or second >= segment.start + segment.gap:
         return []
+    # On the clock of before the jump: the time itself under `shift`, the gap's first one else.
     skipped = [
         found
         for walls in sets
-        if (found := walls.at_or_after(segment.start + segment.before)) is not None
+        if (found := walls.at_or_after(second + segment.before)) is not None
         and found < segment.start + segment.offset
     ]
-    return (
-        [f"the clock skips {_EPOCH + timedelta(seconds=min(skipped)):%H:%M:%S}"] if skipped else []
-    )
+    if not skipped:
+        return []
+    return [f"the clock skips {_EPOCH + timedelta(seconds=min(skipped)):%H:%M:%S}"]
