@@ -245,9 +245,11 @@ class SimLoop(RefusingLoop):
         """Kills every process and abandons what is left; idempotent."""
         if self._closed:
             return
-        self._closed = True
-        for process in [*self._processes.values(), self.system]:
-            process.abandon()
+        # Coroutines that are closed may start tasks in their `finally`: those are born dead.
+        with self._installed():
+            self._closed = True
+            for process in [*self._processes.values(), self.system]:
+                process.abandon()
         self._ready.clear()
         self._timers.clear()
 

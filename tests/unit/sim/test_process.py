@@ -239,6 +239,30 @@ def test_coroutines_that_await_while_they_are_closed_are_closed_all_the_same(
     assert not recwarn.list
 
 
+def test_what_is_started_while_the_loop_closes_is_born_dead(
+    loop: SimLoop, recwarn: pytest.WarningsRecorder
+) -> None:
+    process = loop.process("p")
+    ended: list[str] = []
+
+    async def clean_up() -> None:
+        ended.append("never")
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(100)
+        finally:
+            await asyncio.create_task(clean_up())
+
+    async def main() -> None:
+        process.spawn(work())
+        await asyncio.sleep(1)
+
+    loop.run(main())
+    assert ended == []
+    assert not recwarn.list
+
+
 def test_a_restart_is_a_new_process_of_the_same_name_on_the_same_machine(loop: SimLoop) -> None:
     first = loop.process("p")
     with pytest.raises(SimulationError, match="runs already"):
