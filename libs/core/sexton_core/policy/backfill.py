@@ -87,9 +87,10 @@ def request_backfill(
 
     Raises:
         PolicyError: the range is backwards, reaches beyond `now`, or holds no nominal time or more
-            than `MAX_BACKFILL_RUNS`; or the job has no schedule.
+            than `MAX_BACKFILL_RUNS`; the job has no schedule, or `overlap` contradicts it.
 
     """
+    job.check_overlap(overlap)
     schedule = _schedule(job.current)
     if last < first:
         raise PolicyError(

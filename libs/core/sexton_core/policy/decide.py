@@ -76,7 +76,12 @@ def trigger(
         nominal: of the run that this one repeats; None: the second of the request.
         ended: as in `decide`.
 
+    Raises:
+        PolicyError: `overlap` contradicts the job.
+
     """
+    overlap = overlap or job.current.overlap
+    job.check_overlap(overlap)
     gate = Gate(job, state, now, ended)
     if state.paused_at is None:
         gate.start_buffered()
@@ -88,7 +93,7 @@ def trigger(
             second if nominal is None else nominal,
             second,
             job.current,
-            overlap or job.current.overlap,
+            overlap,
             Reason.MANUAL,
         )
     )

@@ -169,6 +169,16 @@ class Job:
         if not versions or versions != sorted(set(versions)):
             raise PolicyError("definitions", versions, "one or more versions, rising")
 
+    def check_overlap(self, overlap: Overlap) -> None:
+        """Refuses what a request may not ask of the gate.
+
+        Raises:
+            PolicyError: the job is exclusive, and the start would run beside another.
+
+        """
+        if self.current.run.exclusive and overlap is Overlap.ALLOW_ALL:
+            raise PolicyError("overlap", str(overlap), "another policy, for the job is exclusive")
+
     @property
     def current(self) -> Definition:
         """Returns the newest version."""

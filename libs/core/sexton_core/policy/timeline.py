@@ -40,6 +40,11 @@ class Timeline:
             stretch.definition.unfiltered is not None for stretch in stretches
         )
 
+    @property
+    def begins(self) -> Instant:
+        """Returns from when on it is known what is asked for: later than this."""
+        return self._stretches[0].after
+
     def stretch(self, nominal: Instant) -> Stretch:
         """Returns what rules a nominal time; the first stretch for times before all of them."""
         for stretch in self._newest_first:

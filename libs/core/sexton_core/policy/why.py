@@ -84,6 +84,8 @@ def explain(
     """
     timeline = Timeline(job, evidence.rules or state.rules)
     answer = _Answer(job, state, timeline, at, now)
+    if job.created_at < at <= timeline.begins:
+        return answer.forgotten(evidence)
     if not answer.asked():
         return answer.end("no run was or will be asked for at this time", None)
     recorded = evidence.range
@@ -136,6 +138,19 @@ class _Answer:
             previous=self._timeline.previous_before(self._at),
             following=self._timeline.next_after(self._at),
         )
+
+    def forgotten(self, evidence: Evidence) -> Explanation:
+        """Answers where the version that ruled is not known: by what was recorded alone."""
+        self.add("exists", "the definition that ruled this time is no longer kept", passed=False)
+        if evidence.run is not None:
+            run = evidence.run
+            return self.end(f"run {run.run_id} is {run.state}", Decision.FIRED)
+        if evidence.range is not None:
+            recorded = evidence.range
+            return self.end(
+                f"if it was asked for, it was {recorded.decision} ({recorded.reason})", None
+            )
+        return self.end("the definition that ruled this time is no longer kept", None)
 
     def asked(self) -> bool:
         """Looks whether the job existed and its schedule, calendars aside, asks for the instant."""

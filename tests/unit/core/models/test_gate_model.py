@@ -218,6 +218,7 @@ def test_the_derived_gate_is_right_however_late_the_leader_hears(overlap: Overla
     assert found.states > 1_000
 
 
+@pytest.mark.slow
 def test_every_decision_of_the_gate_occurs_in_the_search() -> None:
     seen: set[str] = set()
     for overlap in Overlap:

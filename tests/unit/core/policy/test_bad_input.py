@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from unit.core.policy.world import UID, Listed, definition, job_of
+from unit.core.policy.world import UID, Listed, World, definition, job_of
 
 from sexton_core.errors import CoreError, FieldError, IdError, PolicyError
 from sexton_core.instants import DAY, HOUR, SECOND
-from sexton_core.policy import CatchUp, Job, Retention
+from sexton_core.policy import CatchUp, Job, Retention, request_backfill
 from sexton_core.runs import RunPolicy
 from sexton_core.words import Overlap
 
@@ -67,6 +67,21 @@ def test_retention_out_of_range_is_refused(fields: dict[str, Any]) -> None:
 def test_an_exclusive_job_can_not_allow_all() -> None:
     with pytest.raises(PolicyError, match=r"exclusive: True .* overlap is allow_all"):
         definition(TENS, overlap=Overlap.ALLOW_ALL, run=RunPolicy(exclusive=True))
+
+
+def test_no_request_starts_a_second_run_of_an_exclusive_job() -> None:
+    world = World(job_of(TENS, run=RunPolicy(exclusive=True)), now_s=50)
+    with pytest.raises(PolicyError, match=r"overlap: 'allow_all' .* the job is exclusive"):
+        world.trigger("one", Overlap.ALLOW_ALL)
+    with pytest.raises(PolicyError, match="exclusive"):
+        request_backfill(
+            world.job,
+            world.now,
+            "one",
+            first=10 * SECOND,
+            last=20 * SECOND,
+            overlap=Overlap.ALLOW_ALL,
+        )
 
 
 BAD_NAMES = [

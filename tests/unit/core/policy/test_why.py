@@ -130,6 +130,21 @@ def test_a_due_time_that_nobody_has_decided_is_no_riddle() -> None:
     assert "due for 4s; no leader has decided it yet" in answer.summary
 
 
+def test_where_the_definition_is_no_longer_known_the_record_alone_answers() -> None:
+    world = World(job_of(TENS))
+    world.tick(20)
+    world.edit(TENS)
+    at = 20 * SECOND
+    found = Evidence(range=world.ranges[0])
+    answer = explain(world.job, world.state, at, world.now, found)
+    assert answer.summary == (
+        "1970-01-01T00:00:20Z: if it was asked for, it was skipped (overlap)."
+    )
+    assert "no longer kept" in explain(world.job, world.state, at, world.now).summary
+    run = Evidence(run=RecordedRun(world.runs[0].run_id, RunState.FAILED, at))
+    assert explain(world.job, world.state, 10 * SECOND, world.now, run).decision == "fired"
+
+
 def test_a_time_before_an_edit_is_explained_by_the_version_that_ruled_it() -> None:
     world = World(job_of(TENS))
     world.tick(15)

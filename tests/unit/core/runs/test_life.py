@@ -69,6 +69,7 @@ def live(policy: RunPolicy, script: list[tuple[RunEvent, int]]) -> Iterator[tupl
         run = moved
 
 
+@pytest.mark.slow
 @given(policies(), st.lists(st.tuples(events, st.integers(0, 40)), min_size=5, max_size=60))
 def test_whatever_happens_to_a_run_its_promises_hold(
     policy: RunPolicy, script: list[tuple[RunEvent, int]]
