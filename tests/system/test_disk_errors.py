@@ -26,7 +26,7 @@ from sexton_store.memory_disk import MemoryDisk
 if TYPE_CHECKING:
     from sexton.internal.v1.store_pb2_grpc import StoreServiceAsyncStub
 
-pytestmark = [pytest.mark.system, pytest.mark.slow]
+pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.usefixtures("strace")]
 
 UNKNOWN_OUTCOME = 75
 """The exit code that asks a supervisor for a restart."""

@@ -11,7 +11,7 @@ from system.power_loss import TRACED_CALLS
 
 from sexton_store.doctor import child_environment
 
-pytestmark = [pytest.mark.system, pytest.mark.slow]
+pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.usefixtures("strace")]
 
 
 @pytest.mark.parametrize("seed", ["a", "b"])

@@ -123,6 +123,25 @@ class TestOneProcess:
         await disk.close()
 
 
+class TestFolder:
+    async def test_what_killed_processes_left_is_removed_when_it_is_opened(
+        self, tmp_path: Path
+    ) -> None:
+        await LmdbDisk.open(tmp_path, SMALL).close()
+        (tmp_path / DATA_FILE).unlink()
+        for leftover in ("new", "copy-abc"):
+            (tmp_path / leftover).mkdir()
+            (tmp_path / leftover / DATA_FILE).write_bytes(b"half")
+        await LmdbDisk.open(tmp_path, SMALL).close()
+        assert sorted(os.listdir(tmp_path)) == ["data.mdb", "lock.mdb", "reserve", "store.lock"]
+
+    async def test_nobody_else_may_read_it(self, tmp_path: Path) -> None:
+        await LmdbDisk.open(tmp_path / "data", SMALL).close()
+        with os.scandir(tmp_path / "data") as entries:
+            assert {entry.stat().st_mode & 0o777 for entry in entries} == {0o600}
+        assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
+
+
 class TestMap:
     async def test_it_grows_by_itself(self, tmp_path: Path) -> None:
         disk = LmdbDisk.open(tmp_path, SMALL)
