@@ -71,9 +71,9 @@ class CalendarWalk:
         if rule.frequency == _WEEKLY and not days:
             days = ((dtstart.weekday(), 0),)
         if rule.frequency in (_YEARLY, _MONTHLY) and not days:
-            if "BYWEEKNO" in rule.by:
+            if "BYWEEKNO" in rule.by and not rule.by.keys() & {"BYMONTHDAY", "BYYEARDAY"}:
                 days = ((dtstart.weekday(), 0),)
-            elif "BYYEARDAY" not in rule.by:
+            elif not rule.by.keys() & {"BYWEEKNO", "BYYEARDAY"}:
                 parts.setdefault("bymonthday", (dtstart.day,))
                 if rule.frequency == _YEARLY and "BYMONTHDAY" not in rule.by:
                     parts.setdefault("bymonth", (dtstart.month,))

@@ -184,6 +184,16 @@ def test_a_numbered_week_takes_its_day_from_dtstart():
     assert [t[:10] for t in first(spec, 2)] == ["2027-01-05", "2028-01-04"]
 
 
+def test_a_numbered_week_with_days_of_the_month_takes_those():
+    spec = rrule("DTSTART:20261201T090000\nRRULE:FREQ=YEARLY;BYWEEKNO=1,2;BYMONTHDAY=5,10")
+    assert [t[:10] for t in first(spec, 4)] == [
+        "2027-01-05",
+        "2027-01-10",
+        "2028-01-05",
+        "2028-01-10",
+    ]
+
+
 NEVER = [
     "DTSTART:20260101T000000\nRRULE:FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30",
     "DTSTART:20260101T000000\nRRULE:FREQ=MONTHLY;BYMONTH=2;BYMONTHDAY=30",
