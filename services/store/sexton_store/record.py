@@ -42,20 +42,25 @@ def decode_head(key: bytes, data: bytes | memoryview) -> tuple[int, int, int]:
     Raises `DamagedError` where the head is not what was written under this key.
     """
     if len(data) < _HEAD.size:
-        raise DamagedError(f"the record of key {key!r} is cut off: {len(data)} bytes")
+        raise _cut_off(key, data)
     head_checksum, _, create_revision, mod_revision, version = _HEAD.unpack_from(data)
     if crc32c(data[4 : _HEAD.size], crc32c(key)) != head_checksum:
-        raise DamagedError(f"the record of key {key!r} is damaged: its head's checksum is wrong")
+        raise _damaged(key, "head")
     return create_revision, mod_revision, version
 
 
 def decode_record(key: bytes, data: bytes | memoryview) -> Record:
     """Reads a record whole; raises `DamagedError` where it is not what was written."""
-    head = decode_head(key, data)
+    # Not by way of `decode_head`: this is read on the store's loop, and a call more is a third.
+    if len(data) < _HEAD.size:
+        raise _cut_off(key, data)
+    head_checksum, value_checksum, create_revision, mod_revision, version = _HEAD.unpack_from(data)
+    if crc32c(data[4 : _HEAD.size], crc32c(key)) != head_checksum:
+        raise _damaged(key, "head")
     value = bytes(data[_HEAD.size :])
-    if crc32c(value) != _CHECKSUM.unpack_from(data, 4)[0]:
-        raise DamagedError(f"the record of key {key!r} is damaged: its value's checksum is wrong")
-    return Record(value, *head)
+    if crc32c(value) != value_checksum:
+        raise _damaged(key, "value")
+    return Record(value, create_revision, mod_revision, version)
 
 
 def encode_cluster_record(content: bytes) -> bytes:
@@ -69,3 +74,11 @@ def decode_cluster_record(data: bytes | memoryview) -> bytes:
     if len(data) < _CHECKSUM.size or crc32c(content) != _CHECKSUM.unpack_from(data)[0]:
         raise DamagedError("the cluster record is damaged: its checksum is wrong")
     return content
+
+
+def _cut_off(key: bytes, data: bytes | memoryview) -> DamagedError:
+    return DamagedError(f"the record of key {key!r} is cut off: {len(data)} bytes")
+
+
+def _damaged(key: bytes, part: str) -> DamagedError:
+    return DamagedError(f"the record of key {key!r} is damaged: its {part}'s checksum is wrong")
