@@ -1,0 +1,1 @@
+"""The queue: hands due runs to workers and settles what they report."""

@@ -1,0 +1,231 @@
+"""What an ask makes of a run: one change, which is one transaction, or an answer at once.
+
+All rules about states and tokens are those of `sexton_core.runs`; this chooses the event, and the
+record that goes with it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from sexton.v1 import run_pb2
+from sexton_core.instants import Instant
+from sexton_core.runs import WITH_WORKER, Judgement, Run, apply, assign, complete, overdue, report
+from sexton_core.words import RunEvent, RunState
+from sexton_queue import records
+from sexton_queue.entries import Ask, Complete, End, Entry, GiveBack, Lose, Report, TimeUp
+from sexton_queue.records import AttemptEnd, RunRecord
+from sexton_queue.sessions import Session
+from sexton_queue.streams import Ref, WorkerStream
+from sexton_records.keys import session_key
+from sexton_runtime.kv.types import Delete, Put, Txn
+
+
+class Kind(Enum):
+    """What a change does."""
+
+    ASSIGN = "assign"  # out of the line, to a session
+    STAY = "stay"  # remains with its session, asked to end
+    LINE_UP = "line up"  # back into the line
+    END = "end"
+    OPEN = "open"  # a session's record is written
+    CLOSE = "close"  # a session's record is deleted
+
+
+class Change:
+    """A transaction, and what memory becomes once it is durable."""
+
+    __slots__ = ("ask", "entry", "kind", "record", "run", "session", "stream", "txn")
+
+    def __init__(
+        self,
+        kind: Kind,
+        txn: Txn,
+        *,
+        entry: Entry | None = None,
+        run: Run | None = None,
+        record: RunRecord | None = None,
+        ask: Ask | None = None,
+        session: Session | None = None,
+        stream: WorkerStream | None = None,
+    ) -> None:
+        self.kind = kind
+        self.txn = txn
+        self.entry = entry
+        self.run = run
+        self.record = record
+        self.ask = ask
+        self.session = session
+        self.stream = stream
+
+    @property
+    def size_bytes(self) -> int:
+        """Tells about how much of a message it takes."""
+        return sum(
+            len(op.key) + (len(op.value) if isinstance(op, Put) else 0) for op in self.txn.then
+        )
+
+
+def assignment(entry: Entry, session: Session, now: Instant, shards: int) -> Change:
+    """Gives the next attempt of a ready run to a session."""
+    run = assign(entry.run, session.id, now)
+    record = records.assign_record(entry.record, run, session.record.worker, now)
+    txn = records.assign_txn(
+        entry.key,
+        entry.revision,
+        record,
+        coordinator_shards=shards,
+        not_before=run.not_before,
+    )
+    return Change(
+        Kind.ASSIGN,
+        txn,
+        entry=entry,
+        run=run,
+        record=record,
+        session=session,
+        stream=session.stream,
+    )
+
+
+def opening(session: Session, shard: int) -> Change:
+    """Makes a session durable."""
+    put = Put(session_key(shard, session.id), session.record.SerializeToString())
+    return Change(Kind.OPEN, Txn(then=(put,)), session=session)
+
+
+def closing(session: Session, shard: int) -> Change:
+    """Forgets a session under which nothing is left."""
+    delete = Delete(session_key(shard, session.id))
+    return Change(Kind.CLOSE, Txn(then=(delete,), use_reserve=True), session=session)
+
+
+def judge(entry: Entry, ask: Ask, now: Instant, shards: int) -> Change | None:
+    """Decides about an ask; None: nothing is to be written, and whoever asked has been answered."""
+    run = entry.run
+    match ask:
+        case Complete():
+            return _completion(entry, ask, now, shards)
+        case GiveBack():
+            settled = report(run, ask.token, RunEvent.GIVE_BACK, now)
+            if settled.judgement is not Judgement.ACCEPTED:
+                return None
+            end = AttemptEnd(run_pb2.ATTEMPT_STATE_RETURNED)
+            return _after_attempt(entry, settled.run, end, ask, now=now, shards=shards)
+        case Lose():
+            if run.state not in WITH_WORKER or run.session != ask.session:
+                return None
+            error = run_pb2.RunError(
+                kind="session lost", message=f"the worker's session ended: {ask.cause}"
+            )
+            end = AttemptEnd(run_pb2.ATTEMPT_STATE_LOST, error=error, started_at=entry.started_at)
+            return _after_attempt(entry, apply(run, RunEvent.LOSE, now), end, ask, now, shards)
+        case End():
+            return _end(entry, ask, now, shards)
+        case TimeUp():
+            return _time_up(entry, ask, now, shards)
+
+
+def stop_sent(entry: Entry) -> None:
+    """Tells the worker that an attempt is to be ended, where it can be reached."""
+    session, run = entry.session, entry.run
+    if session is None or not session.welcomed or entry.sent != run.token:
+        return
+    terminate = run.state is RunState.TERMINATING
+    reason = "the run's deadline has passed" if run.deadline_passed else entry.record.cancel.reason
+    assert session.stream is not None
+    session.stream.stop(Ref(entry.key, run.token), reason, terminate=terminate)
+
+
+def _completion(entry: Entry, ask: Complete, now: Instant, shards: int) -> Change | None:
+    said = ask.report
+    settled = complete(entry.run, ask.token, said.event, now)
+    if settled.judgement is not Judgement.ACCEPTED:
+        ask.answer(settled.judgement is Judgement.REPEATED, entry.run.state)
+        return None
+    end = AttemptEnd(
+        _attempt_state(said),
+        error=None
+        if said.event is RunEvent.SUCCEED
+        else run_pb2.RunError(
+            kind=said.error_kind, message=said.error_message, detail=said.error_detail
+        ),
+        result_json=said.result_json,
+        output_tail=said.output_tail,
+        wait_ms=said.wait_ms,
+        execution_ms=said.execution_ms,
+        started_at=entry.started_at,
+    )
+    return _after_attempt(entry, settled.run, end, ask, now=now, shards=shards)
+
+
+def _after_attempt(
+    entry: Entry, run: Run, end: AttemptEnd, ask: Ask, *, now: Instant, shards: int
+) -> Change:
+    record = records.end_attempt_record(entry.record, run, entry.run.token, end, now)
+    if run.ended:
+        txn = records.end_txn(entry.key, entry.revision, record, run, was_held=True, shards=shards)
+        return Change(Kind.END, txn, entry=entry, run=run, record=record, ask=ask)
+    txn = records.line_up_txn(entry.key, entry.revision, record)
+    return Change(Kind.LINE_UP, txn, entry=entry, run=run, record=record, ask=ask)
+
+
+def _end(entry: Entry, ask: End, now: Instant, shards: int) -> Change | None:
+    run = entry.run
+    moved = (
+        run
+        if run.ended
+        else apply(run, RunEvent.TERMINATE if ask.terminate else RunEvent.CANCEL, now)
+    )
+    if moved.state is run.state:
+        stop_sent(entry)  # whoever asks again may do so because the first request was lost
+        if ask.answer is not None:
+            ask.answer(run.state)
+        return None
+    if moved.ended:
+        kind = "terminated" if ask.terminate else "cancelled"
+        return _ended_in_line(
+            entry, moved, run_pb2.RunError(kind=kind, message=ask.reason), ask, shards
+        )
+    record = records.move_record(entry.record, moved)
+    records.request_end(record, ask.reason, now, terminate=ask.terminate)
+    txn = records.move_txn(entry.key, entry.revision, record)
+    return Change(Kind.STAY, txn, entry=entry, run=moved, record=record, ask=ask)
+
+
+def _time_up(entry: Entry, ask: TimeUp, now: Instant, shards: int) -> Change | None:
+    run = entry.run
+    event = overdue(run, now)
+    if event is None:
+        return None
+    moved = apply(run, event, now)
+    if moved.ended:
+        error = (
+            run_pb2.RunError(kind="expired", message="nothing had started within start_within")
+            if event is RunEvent.EXPIRE
+            else run_pb2.RunError(kind="deadline", message="the run's deadline had passed")
+        )
+        return _ended_in_line(entry, moved, error, ask, shards)
+    record = records.move_record(entry.record, moved)
+    txn = records.move_txn(entry.key, entry.revision, record)
+    return Change(Kind.STAY, txn, entry=entry, run=moved, record=record, ask=ask)
+
+
+def _ended_in_line(
+    entry: Entry, run: Run, error: run_pb2.RunError, ask: Ask, shards: int
+) -> Change:
+    record = records.end_waiting_record(entry.record, run, error)
+    txn = records.end_txn(entry.key, entry.revision, record, run, was_held=False, shards=shards)
+    return Change(Kind.END, txn, entry=entry, run=run, record=record, ask=ask)
+
+
+def _attempt_state(said: Report) -> run_pb2.AttemptState.ValueType:
+    if said.event is RunEvent.SUCCEED:
+        return run_pb2.ATTEMPT_STATE_SUCCEEDED
+    if said.event is RunEvent.FAIL:
+        return run_pb2.ATTEMPT_STATE_FAILED
+    if said.event is RunEvent.TIME_OUT:
+        return run_pb2.ATTEMPT_STATE_TIMED_OUT
+    if said.terminated:
+        return run_pb2.ATTEMPT_STATE_TERMINATED
+    return run_pb2.ATTEMPT_STATE_CANCELLED

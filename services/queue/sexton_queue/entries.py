@@ -1,0 +1,140 @@
+"""A run in flight as its owner has it in memory, and what is asked of it.
+
+Everything that happens to a run becomes an ask. Asks of one run are worked off one after the other,
+each against the record as the last commit left it, so that no two commits of one run are ever under
+way and every decision rests on a revision that the commit compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from sexton_core.instants import Instant
+from sexton_core.runs import Run
+from sexton_core.words import RunEvent, RunState
+from sexton_queue.records import RunRecord, requirement_of
+from sexton_records.keys import parse_handle_key
+
+if TYPE_CHECKING:
+    from sexton_queue.sessions import Session
+
+
+class Now(NamedTuple):
+    """The two times by which an owner acts, in nanoseconds.
+
+    mesh: as estimated; what must not be early is compared by the store too.
+    boot: this machine's own, for sessions.
+    """
+
+    mesh: Instant
+    boot: int
+
+
+class Place(Enum):
+    """Where an entry stands."""
+
+    NOWHERE = "nowhere"  # not in line: just read, or between two states
+    READY = "ready"
+    DELAYED = "delayed"
+    HELD = "held"  # with a session
+
+
+class Report(NamedTuple):
+    """What a worker says about the end of an attempt, within the protocol's bounds."""
+
+    event: RunEvent
+    result_json: str = ""
+    error_kind: str = ""
+    error_message: str = ""
+    error_detail: str = ""
+    output_tail: str = ""
+    wait_ms: int = 0
+    execution_ms: int = 0
+    terminated: bool = False
+
+
+class Complete(NamedTuple):
+    """A worker reports the end of an attempt."""
+
+    token: int
+    report: Report
+    answer: Callable[[bool, RunState | None], object]
+    """Takes whether it counts or has counted, and where the run stands (None: not known)."""
+
+
+class GiveBack(NamedTuple):
+    """A worker returns an attempt unbegun."""
+
+    token: int
+
+
+class Lose(NamedTuple):
+    """The session has ended for this attempt."""
+
+    session: str
+    cause: str
+
+
+class End(NamedTuple):
+    """Somebody asks for the run's end."""
+
+    terminate: bool
+    reason: str
+    answer: Callable[[RunState | None], object] | None = None
+    """Takes where the run stands once that is durable (None: there is no such run)."""
+
+
+class TimeUp(NamedTuple):
+    """`start_within` or the deadline may have passed."""
+
+
+Ask = Complete | GiveBack | Lose | End | TimeUp
+
+
+class Entry:
+    """One handle. `record` is replaced and never changed, `run` is what the rules see of it."""
+
+    __slots__ = (
+        "asks",
+        "busy",
+        "key",
+        "place",
+        "priority",
+        "progress",
+        "queue",
+        "ready_since",
+        "record",
+        "requirement",
+        "revision",
+        "run",
+        "sent",
+        "session",
+        "started_at",
+        "uid",
+        "unsure",
+    )
+
+    def __init__(self, key: bytes, revision: int, record: RunRecord, run: Run) -> None:
+        parsed = parse_handle_key(key)
+        self.key = key
+        self.queue = parsed.queue
+        self.priority = parsed.priority
+        self.uid = parsed.uid
+        self.revision = revision
+        self.record = record
+        self.run = run
+        self.requirement = requirement_of(record)
+        self.place = Place.NOWHERE
+        self.busy = False
+        """A commit of it is under way, or what became of one is being read."""
+        self.asks: list[Ask] = []
+        self.session: Session | None = None
+        self.sent = 0
+        """Token of the attempt that was last put on a stream; memory of this owner only."""
+        self.unsure = False
+        """Whether the attempt has begun was known to another owner only."""
+        self.started_at: Instant = 0
+        self.ready_since: Instant = 0
+        self.progress: tuple[float, str] | None = None

@@ -1,0 +1,351 @@
+"""The line: which runs wait, in which order, and as much of it as memory may hold.
+
+A lane is one priority of one queue: a range of keys, read from its beginning up to its `end`. Every
+run below the end is in memory, or was passed over for a reason that the lane remembers:
+
+- it needs what no worker offers, while the window was full of such runs. The lane is read anew
+  when a worker offers it;
+- it is delayed, and longer than `max_delayed` others. The lane is read anew when its time comes.
+
+The end moves to the lane's very end before a page is asked for, so that whatever arrives meanwhile
+is taken, and back to the page's last key when it has come. What is already in memory is newer than
+the page.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from heapq import heapify, heappop, heappush
+from typing import Final, NamedTuple
+
+from sexton_core.instants import MAX_INSTANT, Instant
+from sexton_queue.entries import Entry, Place
+from sexton_records.keys import active_prefix
+from sexton_runtime.kv.types import prefix_end
+
+WINDOW: Final = 1_000
+"""Runs of a lane that are kept ready: what a second of full load takes, and one page of the store.
+Up to twice as many before the last ones are forgotten again."""
+
+MAX_DELAYED: Final = 10_000
+"""Delayed runs of a lane that are kept, the next ones; up to twice as many."""
+
+_SLACK: Final = 64
+
+
+class Refill(NamedTuple):
+    """A page to be read: from `start` on, before `end`, at most `limit` items."""
+
+    lane: Lane
+    start: bytes
+    end: bytes
+    limit: int
+
+
+class Lane:
+    """One priority of one queue."""
+
+    __slots__ = (
+        "delayed",
+        "end",
+        "limit",
+        "passed",
+        "prefix",
+        "queue",
+        "ready",
+        "rescan_at",
+        "scanning",
+        "wanted",
+    )
+
+    def __init__(self, shard: int, queue: str, priority: int) -> None:
+        self.queue = queue
+        self.prefix = active_prefix(shard, queue, priority)
+        self.limit = prefix_end(self.prefix)
+        self.end = self.prefix
+        self.ready: dict[bytes, Entry] = {}
+        self.delayed: dict[bytes, Entry] = {}
+        self.wanted: Counter[str] = Counter()
+        """Ready runs by what they require."""
+        self.passed: Counter[str] = Counter()
+        """Passed-over runs by what they require, as far as the lane has been read."""
+        self.rescan_at: Instant = MAX_INSTANT
+        self.scanning = False
+
+    def begin_anew(self) -> None:
+        """Has the lane read from its beginning."""
+        self.end = self.prefix
+        self.passed.clear()
+        self.rescan_at = MAX_INSTANT
+
+
+class Line:
+    """All lanes of a shard, and how many runs of each queue are assigned."""
+
+    def __init__(
+        self,
+        shard: int,
+        *,
+        max_running: Mapping[str, int] | None = None,
+        window: int = WINDOW,
+        max_delayed: int = MAX_DELAYED,
+        on_dropped: Callable[[Entry], object],
+    ) -> None:
+        """Takes the bounds, and what is told of each run that memory has no room for any more."""
+        self.running: Counter[str] = Counter()
+        """Assigned runs by queue, those whose commit is under way included."""
+        self.max_running = dict(max_running or {})
+        """Bounds on them; a queue that is not named has none."""
+        self.ready = 0
+        """Ready runs in memory, of all queues."""
+        self._shard = shard
+        self._window = window
+        self._max_delayed = max_delayed
+        self._lanes: dict[tuple[str, int], Lane] = {}
+        self._dropped = on_dropped
+        self._served: Counter[tuple[str, str]] = Counter()
+        self._served_queues: Counter[str] = Counter()
+        self._heads: dict[str, dict[str, list[bytes]]] = {}
+        self._waking: list[tuple[Instant, bytes, Entry]] = []
+        self._rescans: list[tuple[Instant, bytes, Lane]] = []
+
+    # Coming and going
+
+    def discover(self, queue: str, priority: int) -> Lane:
+        """Gives a lane, made to be read from its beginning where it was not known."""
+        lane = self._lanes.get((queue, priority))
+        if lane is None:
+            lane = self._lanes[queue, priority] = Lane(self._shard, queue, priority)
+        return lane
+
+    def arrive(self, entry: Entry, now: Instant) -> bool:
+        """Takes a run into line if it belongs into what memory holds; tells whether."""
+        lane = self._lanes.get((entry.queue, entry.priority))
+        if lane is None:
+            lane = self.discover(entry.queue, entry.priority)
+            lane.end = lane.limit
+            lane.rescan_at = now  # whatever else stands there has not been read
+            heappush(self._rescans, (now, lane.prefix, lane))
+        if entry.key >= lane.end:
+            return False
+        if entry.run.not_before > now:
+            self._delay(lane, entry)
+            return True
+        if self._passes_over(lane, entry):
+            return False
+        self._ready(lane, entry)
+        return True
+
+    def leave(self, entry: Entry) -> None:
+        """Takes a run out of the line; no effect where it is not in it."""
+        if entry.place is Place.READY:
+            self._unready(self._lanes[entry.queue, entry.priority], entry)
+        elif entry.place is Place.DELAYED:
+            del self._lanes[entry.queue, entry.priority].delayed[entry.key]
+            entry.place = Place.NOWHERE
+
+    def wake(self, now: Instant) -> None:
+        """Makes ready what was delayed until now, and has lanes read whose forgotten runs wake."""
+        while self._waking and self._waking[0][0] <= now:
+            not_before, _, entry = heappop(self._waking)
+            if entry.place is Place.DELAYED and entry.run.not_before == not_before:
+                lane = self._lanes[entry.queue, entry.priority]
+                del lane.delayed[entry.key]
+                self._ready(lane, entry)
+        while self._rescans and self._rescans[0][0] <= now:
+            at, _, lane = heappop(self._rescans)
+            if lane.rescan_at == at:
+                lane.begin_anew()
+
+    def next_wake(self) -> Instant:
+        """Tells when `wake` has something to do."""
+        waking = self._waking[0][0] if self._waking else MAX_INSTANT
+        return min(waking, self._rescans[0][0] if self._rescans else MAX_INSTANT)
+
+    # Handing out
+
+    def pick(self, queue: str, offers: Collection[str]) -> Entry | None:
+        """Gives the first ready run of a queue that `offers` allows for; None: there is none now.
+
+        Priorities are strict: they come first in the keys.
+        """
+        limit = self.max_running.get(queue)
+        if limit is not None and self.running[queue] >= limit:
+            return None
+        best: Entry | None = None
+        for requirement, keys in self._heads.get(queue, {}).items():
+            if requirement not in offers:
+                continue
+            entry = self._first(queue, keys)
+            if entry is not None and (best is None or entry.key < best.key):
+                best = entry
+        return best
+
+    def offer(self, queues: Collection[str], offers: Collection[str]) -> None:
+        """Notes that one more session takes such runs of these queues."""
+        for queue in queues:
+            self._served_queues[queue] += 1
+            for requirement in offers:
+                self._served[queue, requirement] += 1
+                if self._served[queue, requirement] == 1:
+                    self._newly_served(queue, requirement)
+
+    def withdraw(self, queues: Collection[str], offers: Collection[str]) -> None:
+        """Notes that a session that had offered this is gone."""
+        for queue in queues:
+            self._served_queues[queue] -= 1
+            if self._served_queues[queue] <= 0:
+                del self._served_queues[queue]
+            for requirement in offers:
+                self._served[queue, requirement] -= 1
+                if self._served[queue, requirement] <= 0:
+                    del self._served[queue, requirement]
+
+    # Reading
+
+    def refills(self) -> Iterator[Refill]:
+        """Gives the pages to be read now; each must be followed by `refilled` or `not_refilled`."""
+        for lane in self._lanes.values():
+            if lane.scanning or lane.end == lane.limit:
+                continue
+            if len(lane.ready) >= self._window // 2:
+                self._make_room(lane)
+                if len(lane.ready) >= self._window // 2:
+                    continue
+            start, lane.end, lane.scanning = lane.end, lane.limit, True
+            yield Refill(lane, start, lane.limit, self._window)
+
+    def refilled(self, refill: Refill, last_key: bytes) -> None:
+        """Notes that the page's runs have arrived; `last_key` is empty where it was the last page.
+
+        Runs that arrived beyond the page are forgotten again: others before them have not been
+        read yet.
+        """
+        lane = refill.lane
+        lane.scanning = False
+        if last_key:
+            self._cut(lane, last_key + b"\0")
+
+    def not_refilled(self, refill: Refill) -> None:
+        """Notes that the page could not be read."""
+        lane = refill.lane
+        lane.scanning = False
+        lane.end = min(lane.end, refill.start)
+
+    # For people
+
+    def queues(self) -> list[str]:
+        """Names the queues that have ever been seen."""
+        return sorted({queue for queue, _ in self._lanes} | set(self.running))
+
+    def lanes_of(self, queue: str) -> list[Lane]:
+        """Gives a queue's lanes."""
+        return [lane for (name, _), lane in self._lanes.items() if name == queue]
+
+    # Inside
+
+    def _ready(self, lane: Lane, entry: Entry) -> None:
+        entry.place = Place.READY
+        entry.ready_since = entry.ready_since or max(entry.run.not_before, entry.run.due)
+        lane.ready[entry.key] = entry
+        self.ready += 1
+        lane.wanted[entry.requirement] += 1
+        heads = self._heads.setdefault(entry.queue, {}).setdefault(entry.requirement, [])
+        heappush(heads, entry.key)
+        if len(lane.ready) > 2 * self._window:
+            self._shorten(lane)
+        if len(heads) > _SLACK + 4 * sum(
+            other.wanted[entry.requirement] for other in self.lanes_of(entry.queue)
+        ):
+            heads[:] = sorted({key for key in heads if self._is_ready(entry.queue, key)})
+
+    def _unready(self, lane: Lane, entry: Entry) -> None:
+        del lane.ready[entry.key]
+        self.ready -= 1
+        lane.wanted[entry.requirement] -= 1
+        if not lane.wanted[entry.requirement]:
+            del lane.wanted[entry.requirement]
+        entry.place = Place.NOWHERE
+
+    def _first(self, queue: str, heads: list[bytes]) -> Entry | None:
+        while heads:
+            entry = self._is_ready(queue, heads[0])
+            if entry is not None:
+                return entry
+            heappop(heads)
+        return None
+
+    def _is_ready(self, queue: str, key: bytes) -> Entry | None:
+        # The priority stands in the key behind the queue's name, as 100 less itself.
+        at = len(active_prefix(self._shard, queue))
+        lane = self._lanes.get((queue, 100 - int(key[at : at + 3])))
+        return None if lane is None else lane.ready.get(key)
+
+    def _delay(self, lane: Lane, entry: Entry) -> None:
+        entry.place = Place.DELAYED
+        entry.ready_since = 0
+        lane.delayed[entry.key] = entry
+        heappush(self._waking, (entry.run.not_before, entry.key, entry))
+        if len(lane.delayed) > 2 * self._max_delayed:
+            ordered = sorted(lane.delayed.values(), key=lambda one: one.run.not_before)
+            for far in ordered[self._max_delayed :]:
+                del lane.delayed[far.key]
+                far.place = Place.NOWHERE
+                self._dropped(far)
+            wakes = ordered[self._max_delayed].run.not_before
+            if wakes < lane.rescan_at:
+                lane.rescan_at = wakes
+                heappush(self._rescans, (wakes, lane.prefix, lane))
+            self._waking = [item for item in self._waking if item[2].place is Place.DELAYED]
+            heapify(self._waking)
+
+    def _make_room(self, lane: Lane) -> None:
+        useful = sum(
+            count
+            for requirement, count in lane.wanted.items()
+            if (lane.queue, requirement) in self._served
+        )
+        if useful < self._window // 2 and len(lane.ready) >= self._window:
+            self._pass_over_unserved(lane)
+
+    def _shorten(self, lane: Lane) -> None:
+        self._pass_over_unserved(lane)
+        if len(lane.ready) <= self._window:
+            return
+        self._cut(lane, sorted(lane.ready)[self._window])
+
+    def _cut(self, lane: Lane, end: bytes) -> None:
+        lane.end = min(lane.end, end)
+        for entry in [entry for key, entry in lane.ready.items() if key >= lane.end]:
+            self._unready(lane, entry)
+            self._dropped(entry)
+
+    def _passes_over(self, lane: Lane, entry: Entry) -> bool:
+        """Tells whether a run is left where it is, like others that need the same."""
+        if entry.requirement not in lane.passed:
+            return False
+        lane.passed[entry.requirement] += 1
+        return True
+
+    def _pass_over_unserved(self, lane: Lane) -> None:
+        """Makes room for what may stand behind runs that no worker takes.
+
+        Where no worker takes anything of the queue there is nothing to be found behind them.
+        """
+        if lane.queue not in self._served_queues:
+            return
+        unserved = [
+            entry
+            for entry in lane.ready.values()
+            if (entry.queue, entry.requirement) not in self._served
+        ]
+        for entry in unserved:
+            lane.passed[entry.requirement] += 1
+            self._unready(lane, entry)
+            self._dropped(entry)
+
+    def _newly_served(self, queue: str, requirement: str) -> None:
+        for lane in self.lanes_of(queue):
+            if requirement in lane.passed:
+                lane.begin_anew()

@@ -1,0 +1,259 @@
+"""The queue's machine: from what was asked to what is to be committed, and from results to memory.
+
+It has no I/O and no clock. Whoever drives it calls `decide` for the next changes, commits them, and
+tells each one's result to `settle`. What it wants read stands in `table.stale`, `table.questions`
+and `table.line.refills()`; messages gather in the streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from sexton_core.instants import MILLISECOND, SECOND, Instant
+from sexton_core.runs import STATES, Run, assigned
+from sexton_core.words import RunState
+from sexton_queue import changes
+from sexton_queue.changes import Change, Kind
+from sexton_queue.counters import Counters
+from sexton_queue.entries import Ask, Complete, End, Entry, GiveBack, Lose, Now, Place
+from sexton_queue.roster import Roster
+from sexton_queue.sessions import Session, Sessions, SessionTimes
+from sexton_queue.table import RunTable, answer_ended
+from sexton_runtime.kv.types import Outcome, TxnResult
+
+MAX_CHANGES: Final = 400
+"""Transactions of one commit: enough to make its cost per run small, few enough to be quick."""
+MAX_CHANGE_BYTES: Final = 1024 * 1024
+"""Written by one commit, unless a single transaction is larger."""
+
+_EARLY_PAUSE: Final = 5 * MILLISECOND
+"""A run that the store found too early is tried again after this."""
+_FULL_PAUSE: Final = SECOND
+"""While the store is full, nothing new is written for this long at a time."""
+
+
+class Machine:
+    """Everything that the owner of one shard knows and decides, from its takeover on."""
+
+    def __init__(
+        self,
+        *,
+        shard: int,
+        coordinator_shards: int,
+        times: SessionTimes | None = None,
+        max_running: Mapping[str, int] | None = None,
+        counters: Counters | None = None,
+        window: int | None = None,
+    ) -> None:
+        self.counters = counters or Counters()
+        self.sessions = Sessions(times or SessionTimes())
+        self.table = RunTable(
+            shard, self.sessions, self.counters, max_running=max_running, window=window
+        )
+        self.roster = Roster(self.table, self.sessions)
+        self.frozen = False
+        """The lease is about to be given back: nothing new is decided."""
+        self._shard = shard
+        self._shards = coordinator_shards
+        self._hold_until = 0
+
+    def next_wake(self) -> tuple[Instant, int]:
+        """Tells the mesh time and the boot time at which there is something to decide."""
+        mesh = min(self.table.timers.next_due(), self.table.line.next_wake())
+        boot = self.sessions.next_due()
+        waiting = self.table.todo or self.roster.opening or self.roster.closing
+        return mesh, min(boot, self._hold_until) if waiting and self._hold_until else boot
+
+    def decide(self, now: Now) -> list[Change]:
+        """Gives the next changes. Each must be followed by its `settle`."""
+        self.table.wake(now)
+        self.roster.wake(now)
+        found: list[Change] = []
+        if self.frozen or now.boot < self._hold_until:
+            return found
+        self._hold_until = 0
+        budget = MAX_CHANGE_BYTES
+        for change in self._due(now):
+            found.append(change)
+            budget -= change.size_bytes
+            if len(found) >= MAX_CHANGES or budget <= 0:
+                break
+        return found
+
+    def settle(
+        self, committed: Sequence[Change], results: Sequence[TxnResult] | None, now: Now
+    ) -> None:
+        """Takes what became of changes; None: that is not known."""
+        for index, change in enumerate(committed):
+            result = None if results is None else results[index]
+            outcome = None if result is None else result.outcome
+            self._count(outcome, now)
+            if change.entry is None:
+                assert change.session is not None
+                durable = outcome is Outcome.COMMITTED
+                self._settle_session(change.kind, change.session, durable=durable)
+            elif result is not None and outcome is Outcome.COMMITTED:
+                self._committed(change, change.entry, result.revision, now)
+            elif change.kind is Kind.ASSIGN:
+                self._not_assigned(change, change.entry, result, now)
+            else:
+                self._not_changed(change, change.entry, outcome)
+        self.roster.welcome_ready()
+        self.roster.send_unsent(now)
+
+    # Deciding
+
+    def _due(self, now: Now) -> Iterator[Change]:
+        yield from self._asked(now)
+        yield from self._session_changes()
+        self.roster.welcome_ready()
+        self.roster.send_unsent(now)
+        for session, entry in self.roster.takers():
+            change = changes.assignment(entry, session, now.mesh, self._shards)
+            entry.busy = True
+            self.table.hold(entry, session)
+            yield change
+
+    def _asked(self, now: Now) -> Iterator[Change]:
+        todo = self.table.todo
+        while todo:
+            entry = todo.pop(next(iter(todo)))
+            while entry.asks and not entry.busy:
+                change = changes.judge(entry, entry.asks.pop(0), now.mesh, self._shards)
+                if change is not None:
+                    entry.busy = True
+                    self.table.line.leave(entry)
+                    yield change
+            if not entry.busy and entry.place is Place.NOWHERE:
+                self.table.drop(entry)
+
+    def _session_changes(self) -> Iterator[Change]:
+        opening, closing = self.roster.opening, self.roster.closing
+        while opening:
+            yield changes.opening(opening.pop(next(iter(opening))), self._shard)
+        for session in [session for session in closing.values() if not session.runs]:
+            del closing[session.id]
+            yield changes.closing(session, self._shard)
+
+    # Settling
+
+    def _count(self, outcome: Outcome | None, now: Now) -> None:
+        if outcome is Outcome.NO_SPACE:
+            self.counters.no_space += 1
+            self._hold_until = now.boot + _FULL_PAUSE
+        elif outcome is Outcome.REFUSED:
+            self.counters.refused_commits += 1
+        elif outcome is None:
+            self.counters.unknown_commits += 1
+
+    def _settle_session(self, kind: Kind, session: Session, *, durable: bool) -> None:
+        if kind is Kind.OPEN:
+            if durable:
+                session.durable = True
+            else:
+                self.roster.opening[session.id] = session
+        elif durable:
+            self.sessions.by_id.pop(session.id, None)
+        else:
+            self.roster.closing[session.id] = session
+
+    def _committed(self, change: Change, entry: Entry, revision: int, now: Now) -> None:
+        run, record, before = change.run, change.record, entry.run
+        assert run is not None
+        assert record is not None
+        entry.busy = False
+        entry.revision = revision
+        entry.record = record
+        self._count_change(change, run)
+        if change.kind is Kind.ASSIGN:
+            entry.run = assigned(run, revision)
+            entry.started_at = 0
+            entry.unsure = False
+            self._assigned(change, entry, now)
+        elif change.kind is Kind.STAY:
+            if before.started and not run.started:
+                run = run._replace(started=True, ever_started=True)
+            entry.run = run
+            self.table.timers.set(entry.key, run)
+            changes.stop_sent(entry)
+        else:
+            entry.run = run
+            entry.started_at = 0
+            self.table.take_out(entry)
+        _answer(change.ask, run.state)
+        if change.kind is Kind.END:
+            self.table.forget(entry, revision)
+            while entry.asks:
+                answer_ended(run, entry.asks.pop(0))
+            return
+        if entry.asks:
+            self.table.todo[entry.key] = entry
+        if change.kind is Kind.LINE_UP:
+            self.table.line_up(entry, now)
+
+    def _assigned(self, change: Change, entry: Entry, now: Now) -> None:
+        session = change.session
+        assert session is not None
+        if session.ended:
+            entry.asks.append(Lose(session.id, "it had ended when the assignment was committed"))
+        elif session.welcomed and session.stream is change.stream:
+            self.roster.send(entry, now)
+        else:
+            session.unsent[entry.key] = entry
+
+    def _not_assigned(
+        self, change: Change, entry: Entry, result: TxnResult | None, now: Now
+    ) -> None:
+        session = change.session
+        assert session is not None
+        self.table.take_out(entry)
+        if session.welcomed and session.stream is change.stream:
+            self.roster.grant(session, 1)
+        if result is None or (result.outcome is Outcome.REFUSED and result.failed_compare != 1):
+            self.table.mark_unknown(entry)
+            return
+        entry.busy = False
+        if result.outcome is Outcome.REFUSED:
+            deleted = End(terminate=False, reason="the job has been deleted")
+            self.table.ask(entry.key, deleted)
+            return
+        if result.outcome is Outcome.TOO_EARLY:
+            entry.run = entry.run._replace(not_before=now.mesh + _EARLY_PAUSE)
+        if entry.asks:
+            self.table.todo[entry.key] = entry
+        self.table.line_up(entry, now)
+
+    def _not_changed(self, change: Change, entry: Entry, outcome: Outcome | None) -> None:
+        assert change.ask is not None
+        entry.asks.insert(0, change.ask)
+        if outcome is Outcome.NO_SPACE:
+            entry.busy = False
+            self.table.todo[entry.key] = entry
+        else:
+            self.table.mark_unknown(entry)
+
+    def _count_change(self, change: Change, run: Run) -> None:
+        counters = self.counters
+        match change.ask:
+            case Complete():
+                counters.completed += 1
+            case GiveBack():
+                counters.returned += 1
+            case Lose():
+                counters.lost += 1
+        if change.kind is Kind.ASSIGN:
+            counters.assigned += 1
+        elif change.kind is Kind.END:
+            counters.settled += 1
+            counters.dead_letters += STATES[run.state].dead_letter
+        elif run.state is RunState.RETRYING:
+            counters.retried += 1
+
+
+def _answer(ask: Ask | None, state: RunState) -> None:
+    """Tells whoever asked that it is durable."""
+    if isinstance(ask, Complete):
+        ask.answer(True, state)
+    elif isinstance(ask, End) and ask.answer is not None:
+        ask.answer(state)

@@ -1,0 +1,267 @@
+"""The workers: hello, what they report, silence, and to whom the next run goes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from sexton.errors import Conflict, Overloaded
+from sexton_core.instants import MILLISECOND, Instant
+from sexton_core.runs import WITH_WORKER, Judgement, report
+from sexton_core.words import RunEvent, RunState
+from sexton_queue.changes import stop_sent
+from sexton_queue.entries import Complete, Entry, GiveBack, Lose, Now
+from sexton_queue.records import SessionRecord
+from sexton_queue.sessions import (
+    MAX_SESSIONS,
+    Overdue,
+    Session,
+    Sessions,
+    waits_full_time,
+)
+from sexton_queue.streams import Assigned, Greeting, Ref, WorkerStream
+from sexton_queue.table import RunTable
+
+
+class Roster:
+    """The sessions of a shard and their runs."""
+
+    def __init__(self, table: RunTable, sessions: Sessions) -> None:
+        self.table = table
+        self.sessions = sessions
+        self.opening: dict[str, Session] = {}
+        """Sessions whose record is to be written."""
+        self.closing: dict[str, Session] = {}
+        """Ended sessions whose record is to be deleted once nothing is left under them."""
+        self._greeting: dict[str, Session] = {}
+        self._takers: dict[str, Session] = {}
+
+    # Coming and going
+
+    def load(self, session: str, record: SessionRecord, now: Now) -> None:
+        """Takes a session that stood in the store: it gets its full time."""
+        added = self.sessions.add(session, record, now.boot)
+        added.durable = True
+        self.table.line.offer(added.queues, added.offers)
+
+    def hello(
+        self,
+        named: str,
+        record: SessionRecord,
+        held: Sequence[Ref],
+        stream: WorkerStream,
+        now: Now,
+        *,
+        new_id: str,
+    ) -> Session:
+        """Takes a worker's stream, for the session that it names or a new one.
+
+        It is welcomed when everything outstanding about its runs is settled. A session that has
+        ended is not resumed: the worker gets a new one.
+
+        Raises:
+            Overloaded: there are too many sessions.
+        """
+        session = self.sessions.live(named) if named else None
+        if session is None:
+            if len(self.sessions.by_id) >= MAX_SESSIONS:
+                raise Overloaded(f"this queue has {MAX_SESSIONS:,} sessions; try again later")
+            record.open_time_ns = now.mesh
+            session = self.sessions.add(new_id, record, now.boot)
+            self.opening[session.id] = session
+            self.table.counters.sessions_opened += 1
+        else:
+            record.open_time_ns = session.record.open_time_ns
+            self.table.line.withdraw(session.queues, session.offers)
+            if record != session.record:
+                session.describe(record)
+                session.durable = False
+                self.opening[session.id] = session
+            self.table.counters.sessions_resumed += 1
+        if session.stream is not None:
+            session.stream.end(Conflict("this session goes on on another stream"))
+        self.table.line.offer(session.queues, session.offers)
+        self.sessions.connect(session, stream, now.boot)
+        stream.session = session.id
+        session.greeting = tuple(held)
+        self._greeting[session.id] = session
+        return session
+
+    def welcome_ready(self) -> None:
+        """Welcomes whoever waits for nothing any more."""
+        for session in [
+            session
+            for session in self._greeting.values()
+            if session.greeting is None or (session.durable and not session.outstanding)
+        ]:
+            del self._greeting[session.id]
+            if session.greeting is not None and session.stream is not None:
+                self._welcome(session, session.stream, session.greeting)
+
+    def disconnected(self, session: Session, stream: WorkerStream, now: Now) -> None:
+        """Notes that the owner has seen a stream end."""
+        self.sessions.disconnect(session, stream, now.boot)
+
+    def wake(self, now: Now) -> None:
+        """Ends what has waited long enough for its worker."""
+        counters = self.table.counters
+        for session, why in self.sessions.overdue(now.boot):
+            if why is Overdue.FULL_TIME:
+                counters.sessions_expired += 1
+                self.end(session, "its worker was not heard for the session's full time")
+                continue
+            counters.sessions_in_grace += 1
+            taken = [entry for entry in session.runs.values() if not waits_full_time(entry)]
+            if len(taken) == len(session.runs):
+                self.end(session, "its stream ended and its worker did not come back in time")
+                continue
+            for entry in taken:
+                lose = Lose(session.id, "its stream ended and its worker did not come back in time")
+                self.table.ask(entry.key, lose)
+
+    def end(self, session: Session, cause: str) -> None:
+        """Ends a session: its runs are lost to it, and no hello resumes it."""
+        session.ended = True
+        self.table.line.withdraw(session.queues, session.offers)
+        for entry in list(session.runs.values()):
+            self.table.ask(entry.key, Lose(session.id, cause))
+        self.closing[session.id] = session
+
+    # What workers say
+
+    def hear(self, session: Session, stream: WorkerStream, heartbeat: int, now: Now) -> None:
+        """Takes a heartbeat and answers it."""
+        self.sessions.hear(session, now.boot)
+        stream.heartbeat = heartbeat
+        stream.wake()
+
+    def grant(self, session: Session, room: int) -> None:
+        """Takes room for further assignments."""
+        session.credits += room
+        self._takers[session.id] = session
+
+    def started(self, stream: WorkerStream, ref: Ref, now: Now) -> None:
+        """Takes that an attempt has begun; one that is no longer this worker's is stopped."""
+        entry = self._held(stream, ref)
+        if entry is None:
+            self._refuse(stream, ref)
+        else:
+            self._begin(entry, now.mesh)
+
+    def completed(self, ask: Complete, ref: Ref) -> None:
+        """Takes that an attempt has ended."""
+        self.table.ask_or_read(ref.handle, ask)
+
+    def returned(self, ref: Ref) -> None:
+        """Takes an attempt back."""
+        self.table.ask(ref.handle, GiveBack(ref.token))
+
+    def progressed(self, stream: WorkerStream, ref: Ref, fraction: float, message: str) -> None:
+        """Takes what a task says about itself; in memory only."""
+        entry = self._held(stream, ref)
+        if entry is not None:
+            entry.progress = (fraction, message)
+
+    # Handing out
+
+    def send_unsent(self, now: Now) -> None:
+        """Sends again, as credits allow, what workers did not list."""
+        for session in list(self._takers.values()):
+            while session.unsent and session.credits > 0 and session.welcomed:
+                entry = next(iter(session.unsent.values()))
+                del session.unsent[entry.key]
+                session.credits -= 1
+                self.table.counters.resent += 1
+                self.send(entry, now)
+
+    def takers(self) -> Iterator[tuple[Session, Entry]]:
+        """Gives ready runs and who takes them, one after the other, workers in turn."""
+        if not self.table.line.ready:
+            return
+        round_ = deque(self._takers.values())
+        while round_:
+            session = round_.popleft()
+            if not session.welcomed or session.credits <= 0:
+                del self._takers[session.id]
+                continue
+            entry = self._pick(session)
+            if entry is None:
+                continue
+            session.credits -= 1
+            del self._takers[session.id]  # to the end: others come first next time
+            self._takers[session.id] = session
+            yield session, entry
+            round_.append(session)
+
+    def send(self, entry: Entry, now: Now) -> None:
+        """Puts an attempt on its session's stream."""
+        session, run = entry.session, entry.run
+        assert session is not None
+        assert session.stream is not None
+        timeout = run.policy.timeout_ns
+        if run.deadline_at is not None:
+            timeout = min(timeout, run.deadline_at - now.mesh)
+        expires_at = run.expires_at
+        start_timeout = 0 if expires_at is None else max(expires_at - now.mesh, MILLISECOND)
+        ref = Ref(entry.key, run.token)
+        session.stream.assignments.append(
+            Assigned(ref, run.attempts, entry.record, max(timeout, MILLISECOND), start_timeout)
+        )
+        entry.sent = run.token
+        if run.state is not RunState.RUNNING:
+            stop_sent(entry)
+        session.stream.wake()
+
+    # Inside
+
+    def _welcome(self, session: Session, stream: WorkerStream, held: Sequence[Ref]) -> None:
+        session.greeting = None
+        session.unsent = dict(session.runs)
+        for entry in session.runs.values():
+            entry.unsure = False  # what the worker does not list has not begun
+        revoked: list[Ref] = []
+        listed: list[Entry] = []
+        for ref in held:
+            entry = session.runs.get(ref.handle)
+            if entry is None or entry.run.token != ref.token:
+                revoked.append(ref)
+                continue
+            session.unsent.pop(entry.key, None)
+            self._begin(entry, entry.started_at)
+            entry.sent = ref.token
+            listed.append(entry)
+        stream.welcome = Greeting(session.id, tuple(revoked))
+        for entry in listed:
+            if entry.run.state is not RunState.RUNNING:
+                stop_sent(entry)
+        self._takers[session.id] = session
+        stream.wake()
+
+    def _pick(self, session: Session) -> Entry | None:
+        """Gives the first run of its queues in turn, so that none of them starves."""
+        queues = session.queues
+        for step in range(len(queues)):
+            at = (session.offset + step) % len(queues)
+            entry = self.table.line.pick(queues[at], session.offers)
+            if entry is not None:
+                session.offset = (at + 1) % len(queues)
+                return entry
+        return None
+
+    def _held(self, stream: WorkerStream, ref: Ref) -> Entry | None:
+        entry = self.table.by_key.get(ref.handle)
+        if entry is None or entry.session is None or entry.session.stream is not stream:
+            return None
+        if entry.run.token != ref.token or entry.run.state not in WITH_WORKER:
+            return None
+        return entry
+
+    def _begin(self, entry: Entry, at: Instant) -> None:
+        settled = report(entry.run, entry.run.token, RunEvent.START, at)
+        if settled.judgement is Judgement.ACCEPTED:
+            entry.run = settled.run
+            entry.started_at = at
+
+    def _refuse(self, stream: WorkerStream, ref: Ref) -> None:
+        self.table.counters.refused += 1
+        stream.stop(ref, "this attempt is no longer this worker's", terminate=True)

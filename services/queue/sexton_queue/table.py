@@ -1,0 +1,312 @@
+"""The runs in memory: in line, with sessions, or looked at for a moment; and who has just ended.
+
+A run comes in by a push, by a page of the line, or because something is asked of it; what the store
+says of a newer revision wins. It leaves when it has ended, or when memory has no room for it and
+nobody holds it: it is then found again by reading.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from sexton_core.runs import WITH_WORKER, Run, overdue
+from sexton_core.words import RunState
+from sexton_queue.counters import Counters
+from sexton_queue.entries import Ask, Complete, End, Entry, Lose, Now, Place, TimeUp
+from sexton_queue.line import Line, Refill
+from sexton_queue.records import RunRecord, SessionRecord
+from sexton_queue.sessions import Session, Sessions
+from sexton_queue.streams import LeaderStream, Settled
+from sexton_queue.timers import Timers
+from sexton_records.keys import active_prefix, parse_handle_key
+from sexton_records.runs import decode_run
+from sexton_runtime.kv.types import KeyValue
+
+MAX_RECENT: Final = 50_000
+"""Ended runs whose repeated completions are answered without reading."""
+MAX_QUESTIONS: Final = 10_000
+"""Completions and requests about runs that have to be read first; beyond it a completion is left
+unanswered, to be repeated."""
+
+
+class Question(NamedTuple):
+    """An ask about a run that is not in memory."""
+
+    key: bytes
+    ask: Complete | End
+
+
+class RunTable:
+    """Runs by handle."""
+
+    def __init__(
+        self,
+        shard: int,
+        sessions: Sessions,
+        counters: Counters,
+        *,
+        max_running: Mapping[str, int] | None = None,
+        window: int | None = None,
+    ) -> None:
+        bounds: dict[str, Any] = {} if window is None else {"window": window}
+        self.line = Line(shard, max_running=max_running, on_dropped=self.drop, **bounds)
+        self.by_key: dict[bytes, Entry] = {}
+        self.todo: dict[bytes, Entry] = {}
+        """Runs of which something is asked and no commit is under way."""
+        self.stale: dict[bytes, Entry] = {}
+        """Runs whose record has to be read: what became of a commit is not known."""
+        self.questions: deque[Question] = deque()
+        self.leaders: list[LeaderStream] = []
+        self.timers = Timers()
+        self.counters = counters
+        self._sessions = sessions
+        self._prefix = active_prefix(shard)
+        self._recent: OrderedDict[bytes, tuple[int, RunState]] = OrderedDict()
+        self._gone: dict[bytes, int] = {}
+        self._reading = 0
+
+    # Coming in
+
+    def is_handle(self, key: bytes) -> bool:
+        """Tells whether a key can be that of a run in flight of this shard."""
+        if not key.startswith(self._prefix):
+            return False
+        try:
+            parse_handle_key(key)
+        except ValueError:
+            return False
+        return True
+
+    def arrive(self, key: bytes, revision: int, value: bytes, now: Now) -> Entry | None:
+        """Takes a run as it was at a revision; gives its entry where it is in memory."""
+        entry = self.by_key.get(key)
+        if entry is not None:
+            if not entry.busy and revision > entry.revision:
+                self._mark_stale(entry)  # nobody but this owner writes it: find out
+            return entry
+        if self._gone.get(key, 0) >= revision:
+            return None
+        try:
+            record = RunRecord.FromString(value)
+            entry = _read(key, revision, record)
+        except (DecodeError, ValueError, KeyError):
+            return None
+        self._place(entry, now)
+        return self.by_key.get(key)
+
+    def load(self, kv: KeyValue, now: Now) -> Entry | None:
+        """Takes a run that something is asked of, whether or not memory has room for it."""
+        entry = self.arrive(kv.key, kv.mod_revision, kv.value, now)
+        if entry is None and kv.create_revision:
+            record = RunRecord.FromString(kv.value)
+            entry = _read(kv.key, kv.mod_revision, record)
+            self.by_key[kv.key] = entry
+        return entry
+
+    def begin_reading(self) -> None:
+        """Begins to remember who ends, so that a page that is older does not bring them back."""
+        self._reading += 1
+
+    def end_reading(self) -> None:
+        """Ends one reading."""
+        self._reading -= 1
+        if not self._reading:
+            self._gone.clear()
+
+    def observe(self, kvs: Iterable[KeyValue], now: Now) -> None:
+        """Takes a page of handles that was asked for after `begin_reading`."""
+        for kv in kvs:
+            entry = self.by_key.get(kv.key)
+            if entry is not None and (entry.busy or entry.revision >= kv.mod_revision):
+                continue
+            self.arrive(kv.key, kv.mod_revision, kv.value, now)
+
+    def refilled(self, refill: Refill, kvs: Sequence[KeyValue], now: Now, *, more: bool) -> None:
+        """Takes the page that a lane has asked for."""
+        self.observe(kvs, now)
+        self.line.refilled(refill, kvs[-1].key if more and kvs else b"")
+
+    def reread(self, key: bytes, handle: KeyValue, ended: KeyValue, now: Now) -> None:
+        """Takes what has become of a stale entry: its handle, or its record under `runs/`."""
+        entry = self.stale.pop(key, None)
+        if entry is None:
+            return
+        entry.busy = False
+        before = entry.run
+        self.take_out(entry)
+        if handle.create_revision:
+            entry.revision = handle.mod_revision
+            entry.record = RunRecord.FromString(handle.value)
+            run = decode_run(entry.record, handle.mod_revision)
+            if run.state in WITH_WORKER:
+                entry.unsure = entry.unsure and run.token == before.token
+                run = run._replace(started=False, ever_started=entry.record.started)
+            if run.token == before.token and run.state in WITH_WORKER:
+                run = run._replace(started=before.started, ever_started=before.ever_started)
+            entry.run = run
+            self._place(entry, now)
+            if entry.asks:
+                self.by_key[key] = entry
+                self.todo[key] = entry
+            return
+        if ended.create_revision:
+            entry.record = RunRecord.FromString(ended.value)
+            entry.run = decode_run(entry.record, ended.mod_revision)
+            self.forget(entry, max(handle.mod_revision, ended.mod_revision))
+        else:
+            self.by_key.pop(key, None)
+        if entry.asks:
+            self._answer_gone(entry)
+
+    # Being asked
+
+    def ask(self, key: bytes, ask: Ask) -> bool:
+        """Asks something of a run in memory; tells whether it is there."""
+        entry = self.by_key.get(key)
+        if entry is None:
+            return False
+        entry.asks.append(ask)
+        if not entry.busy:
+            self.todo[key] = entry
+        return True
+
+    def ask_or_read(self, key: bytes, ask: Complete | End) -> None:
+        """Asks something of any run; what is not in memory is read first."""
+        if self.ask(key, ask):
+            return
+        recent = self._recent.get(key)
+        if recent is not None:
+            token, state = recent
+            if isinstance(ask, Complete):
+                ask.answer(ask.token == token, state)
+            elif ask.answer is not None:
+                ask.answer(state)
+        elif len(self.questions) < MAX_QUESTIONS or isinstance(ask, End):
+            self.questions.append(Question(key, ask))
+
+    def wake(self, now: Now) -> None:
+        """Has come up what is due by mesh time."""
+        self.line.wake(now.mesh)
+        for key in self.timers.due(now.mesh):
+            entry = self.by_key.get(key)
+            if entry is None:
+                continue
+            if overdue(entry.run, now.mesh) is not None:
+                self.ask(key, TimeUp())
+            else:
+                self.timers.set(key, entry.run)
+
+    # Changing places
+
+    def hold(self, entry: Entry, session: Session) -> None:
+        """Gives a run to a session."""
+        assert entry.session is None, "a run has one session"
+        self.line.leave(entry)
+        entry.place = Place.HELD
+        entry.session = session
+        session.runs[entry.key] = entry
+        self.line.running[entry.queue] += 1
+
+    def take_out(self, entry: Entry) -> None:
+        """Takes a run from wherever it is: its session, or the line."""
+        session = entry.session
+        if session is None:
+            self.line.leave(entry)
+            return
+        session.runs.pop(entry.key, None)
+        session.unsent.pop(entry.key, None)
+        entry.session = None
+        entry.place = Place.NOWHERE
+        self.line.running[entry.queue] -= 1
+
+    def line_up(self, entry: Entry, now: Now) -> None:
+        """Puts a run that nobody holds into the line."""
+        self.by_key[entry.key] = entry
+        self.timers.set(entry.key, entry.run)
+        if not self.line.arrive(entry, now.mesh):
+            self.drop(entry)
+
+    def drop(self, entry: Entry) -> None:
+        """Forgets a run for which the line has no room, unless something is asked of it."""
+        if not entry.busy and not entry.asks:
+            self.by_key.pop(entry.key, None)
+
+    def forget(self, entry: Entry, revision: int) -> None:
+        """Forgets a run that has ended at a revision, and tells the leaders."""
+        key, run = entry.key, entry.run
+        self.take_out(entry)
+        self.by_key.pop(key, None)
+        self.todo.pop(key, None)
+        if self._reading:
+            self._gone[key] = revision
+        self._recent[key] = (run.token if run.completed else 0, run.state)
+        if len(self._recent) > MAX_RECENT:
+            self._recent.popitem(last=False)
+        notice = Settled(key, entry.uid, run.state)
+        for leader in self.leaders:
+            leader.notify(notice)
+
+    def mark_unknown(self, entry: Entry) -> None:
+        """Has a run's record read, no commit of it being under way."""
+        self._mark_stale(entry)
+
+    # Inside
+
+    def _mark_stale(self, entry: Entry) -> None:
+        entry.busy = True
+        self.todo.pop(entry.key, None)
+        self.line.leave(entry)
+        self.stale[entry.key] = entry
+
+    def _place(self, entry: Entry, now: Now) -> None:
+        run = entry.run
+        if run.state not in WITH_WORKER:
+            self.line_up(entry, now)
+            if overdue(run, now.mesh) is not None:
+                self.by_key[entry.key] = entry
+                self.ask(entry.key, TimeUp())
+            return
+        self.by_key[entry.key] = entry
+        self.timers.set(entry.key, run)
+        session = self._sessions.by_id.get(run.session)
+        if session is None:  # its record is gone: nobody knows for how long
+            session = self._sessions.add(run.session, SessionRecord(), now.boot)
+            session.durable = True
+        self.hold(entry, session)
+        if session.ended:
+            self.ask(entry.key, Lose(session.id, "it had ended"))
+        elif entry.sent != run.token:
+            session.unsent[entry.key] = entry
+
+    def _answer_gone(self, entry: Entry) -> None:
+        """Answers what was asked of a run that is no more; nothing is written."""
+        asks, entry.asks = entry.asks, []
+        for ask in asks:
+            answer_ended(entry.run, ask)
+
+
+def _read(key: bytes, revision: int, record: RunRecord) -> Entry:
+    """Makes an entry of what the store holds.
+
+    Whether a live attempt has begun was known to the owner before: taken for unbegun while its
+    worker may still tell, and for begun where it is lost.
+    """
+    run = decode_run(record, revision)
+    entry = Entry(key, revision, record, run)
+    if run.state in WITH_WORKER:
+        entry.run = run._replace(started=False, ever_started=record.started)
+        entry.unsure = True
+    return entry
+
+
+def answer_ended(run: Run, ask: Ask) -> None:
+    """Answers an ask about a run that has ended, or (as memory last knew it) no longer exists."""
+    if isinstance(ask, Complete):
+        counted = run.ended and run.completed and run.token == ask.token > 0
+        ask.answer(counted, run.state if run.ended else None)
+    elif isinstance(ask, End) and ask.answer is not None:
+        ask.answer(run.state if run.ended else None)
