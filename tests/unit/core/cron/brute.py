@@ -87,8 +87,8 @@ class NaiveCron:
                 return [choices[number % len(choices)]]
             values = choices[number % min(int(step), len(choices)) :]
         elif "-" in body:
-            first, last = (self.number(name, end) for end in body.split("-"))
-            values = self.walk(name, first, last)
+            start, end = body.split("-")
+            values = self.walk(name, self.number(name, start), self.number(name, end))
         elif step:
             values = list(range(self.number(name, body), high + 1))
         else:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 import pytest
-from croniter import croniter
+from croniter import croniter  # type: ignore[import-untyped]
 from cronsim import CronSim
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
