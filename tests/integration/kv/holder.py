@@ -2,12 +2,14 @@
 
     python holder.py ADDRESS SECRETS_DIR LOG
 
-Writes a line into LOG for each write that the store has acknowledged: token, revision, count.
+Writes a line into LOG for each write that the store has acknowledged: process id, token, revision,
+count.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from pathlib import Path
@@ -63,7 +65,7 @@ async def count(store: StoreClient, lease: HeldLease, log: Path) -> None:
     (result,) = await lease.commit([txn], timeout_s=2)
     if result.outcome is Outcome.COMMITTED:
         with log.open("a") as lines:
-            lines.write(f"{lease.token} {result.revision} {number}\n")
+            lines.write(f"{os.getpid()} {lease.token} {result.revision} {number}\n")
     await asyncio.sleep(0.002)
 
 

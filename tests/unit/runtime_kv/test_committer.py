@@ -455,3 +455,23 @@ def test_every_answer_tells_mesh_time() -> None:
         assert desk.mesh_time.now_ns() >= MESH_TIME_NS
 
     with_desk(story)
+
+
+def test_a_fault_of_its_own_is_told_to_callers_and_to_whoever_runs_it() -> None:
+    loop = SimLoop()
+
+    async def main() -> None:
+        desk = Desk(loop, StoreClientConfig())
+        running = asyncio.ensure_future(desk.committer.run())
+        await asyncio.sleep(0.01)
+        call = desk.call(1)
+        await asyncio.sleep(0.01)
+        desk.streams[0].put(ZeroDivisionError("a fault"))
+        with pytest.raises(errors.OutcomeUnknown):
+            await call
+        with pytest.raises(ZeroDivisionError):
+            await running
+        with pytest.raises(errors.Unavailable, match="a fault"):
+            await desk.call(2)
+
+    loop.run(main())

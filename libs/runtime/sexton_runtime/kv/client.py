@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -135,14 +136,14 @@ class StoreClient:
         if self._committer is None or self._running is None:
             return
         if not self._running.done():
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(grace_s):
                     await self._committer.drain()
-            except TimeoutError:
-                pass
         running, self._running = self._running, None
         running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        (ended,) = await asyncio.gather(running, return_exceptions=True)
+        if isinstance(ended, Exception):
+            raise ended
 
     @property
     def started(self) -> bool:

@@ -184,6 +184,9 @@ class Committer:
             while self._closed is None:
                 await self._serve_stream()
                 await asyncio.sleep(self._backoff.next_s())
+        except Exception as error:
+            self.close(Unavailable(f"the store client has failed: {error!r}"))
+            raise
         finally:
             self.close(Unavailable("the store client has stopped"))
 

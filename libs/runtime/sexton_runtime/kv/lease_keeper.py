@@ -73,7 +73,9 @@ class LeaseKeeper:
         await asyncio.gather(*(lease.release() for lease in list(self._held.values())))
         if running is not None:
             running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+            (ended,) = await asyncio.gather(running, return_exceptions=True)
+            if isinstance(ended, Exception):
+                raise ended
 
     def is_running(self) -> bool:
         """Tells whether it renews."""
