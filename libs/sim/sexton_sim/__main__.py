@@ -14,19 +14,19 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sexton_sim.world import Outcome, Plan, run
+from sexton_sim.world import Outcome, plan_of, run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs what the command line asks for; gives the exit code."""
     options = _parse(arguments)
-    plan = Plan(duration_s=options.duration)
     if options.replay is not None:
-        return _replay(options, plan)
+        return _replay(options)
     failed: list[int] = []
     injected: Counter[str] = Counter()
     virtual_s, ran, began = 0.0, 0, time.monotonic()
     for seed in _seeds(options, began):
+        plan = plan_of(seed, duration_s=options.duration)
         outcome = run(seed, plan)
         virtual_s += outcome.virtual_s
         ran += 1
@@ -66,7 +66,8 @@ def _seeds(options: argparse.Namespace, began: float) -> Iterator[int]:
         yield seed
 
 
-def _replay(options: argparse.Namespace, plan: Plan) -> int:
+def _replay(options: argparse.Namespace) -> int:
+    plan = plan_of(options.replay, duration_s=options.duration)
     outcome: Outcome = run(options.replay, plan, _say if options.trace else None)
     if options.history is not None:
         outcome.recorder.dump(options.history)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from sexton_sim.network import LinkProfile
@@ -44,6 +44,18 @@ class FaultPlan:
     failing_disk: float = 1.0
     jump_wall: float = 1.5
     change_rate: float = 1.0
+
+
+def swarm(rng: random.Random) -> FaultPlan:
+    """Draws a plan: some kinds of fault alone and often find what all of them together hide."""
+    mean_pause_s = rng.choice((0.5, 1.0, 2.5, 6.0))
+    kinds = [field.name for field in fields(FaultPlan) if field.name != "mean_pause_s"]
+    share = rng.choice((0.2, 0.5, 1.0))
+    chosen = [kind for kind in kinds if rng.random() < share] or [rng.choice(kinds)]
+    return FaultPlan(
+        mean_pause_s=mean_pause_s,
+        **{kind: rng.uniform(0.5, 2.0) if kind in chosen else 0.0 for kind in kinds},
+    )
 
 
 NO_FAULTS = replace(FaultPlan(), mean_pause_s=0.0)

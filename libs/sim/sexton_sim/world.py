@@ -20,7 +20,7 @@ from sexton_runtime.randomness import SeededRandomness
 from sexton_sim.check import Verdict, check
 from sexton_sim.disks import SimDisk
 from sexton_sim.event_log import EventLog, Trace
-from sexton_sim.faults import FaultPlan, Injector
+from sexton_sim.faults import FaultPlan, Injector, swarm
 from sexton_sim.history import History, Recorder
 from sexton_sim.loop import SimLoop
 from sexton_sim.network import Network
@@ -241,9 +241,25 @@ class World:
         return verdict
 
 
+def plan_of(seed: int, *, duration_s: float = 60.0, quiet_s: float = 10.0) -> Plan:
+    """Draws a seed's own plan: who takes part, how busy they are, what is done to them."""
+    rng = random.Random(f"plan-{seed}")  # noqa: S311 - determinism is the point
+    return Plan(
+        duration_s=duration_s,
+        quiet_s=quiet_s,
+        clients=rng.randint(1, 5),
+        holders=rng.randint(0, 4),
+        renewers=rng.randint(0, 2),
+        watched=(b"", b"reg/", b"pair/", b"leases/")[: rng.randint(0, 4)],
+        pause_s=rng.choice((0.02, 0.1, 0.4)),
+        faults=swarm(rng),
+        engine=EngineConfig(history=True, watch_window_events=rng.choice((20, 150, 10_000))),
+    )
+
+
 def run(seed: int, plan: Plan | None = None, trace: Trace | None = None) -> Outcome:
-    """Runs the world of a seed; `trace` sees every event."""
-    return World(seed, plan or Plan(), trace).run()
+    """Runs the world of a seed, by its own plan unless given one; `trace` sees every event."""
+    return World(seed, plan or plan_of(seed), trace).run()
 
 
 @contextmanager

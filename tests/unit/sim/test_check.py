@@ -239,6 +239,20 @@ def test_what_the_store_slept_does_not_count(story: Story) -> None:
     assert story.verdict().rules() == ["S4"]
 
 
+def test_what_may_be_counted_of_a_sleep_is_counted_on_the_stores_own_clock(story: Story) -> None:
+    story.recorder.clock("rate", "store", rate=0.5)
+    token = story.at(1).grant()
+    story.at(2).recorder.fault("suspend", "store")
+    story.at(9).recorder.fault("resume", "store")
+    story.at(13.51).expire(token)  # 5.51 s awake at half speed, and 0.25 s of its own clock
+    assert story.verdict().ok
+    story.at(14).grant()
+    story.at(15).recorder.fault("suspend", "store")
+    story.at(22).recorder.fault("resume", "store")
+    story.at(26).expire(story.revision)
+    assert story.verdict().rules() == ["S4"]
+
+
 def test_after_a_restart_a_lease_has_its_full_time_again(story: Story) -> None:
     token = story.at(1).grant()
     story.at(2).recorder.fault("crash", "store")

@@ -207,9 +207,9 @@ class _StoreClock:
             if at_ns <= until_ns
             and (index + 1 == len(self._rates) or self._rates[index + 1][0] >= since_ns)
         )
-        total = until_ns - since_ns
+        total = (until_ns - since_ns) * fastest
         for asleep, awake in self._sleeps:
-            slept = min(awake, until_ns) - max(asleep, since_ns)
+            slept = (min(awake, until_ns) - max(asleep, since_ns)) * fastest
             if slept > _COUNTED_NS:
                 total -= slept - _COUNTED_NS
-        return int(total * fastest)
+        return int(total)
