@@ -151,6 +151,9 @@ class Committer:
     ) -> tuple[TxnResult, ...]:
         """Commits a caller's transactions in one message, in their order.
 
+        Calls that are under way together are evaluated in any order: wait for the first answer
+        where the second needs it.
+
         `only_while` is asked at the moment of sending; once it says no, `Fenced` is raised and
         nothing is sent.
 
