@@ -1,0 +1,1 @@
+"""The public API, served by every replica: jobs, runs, members."""

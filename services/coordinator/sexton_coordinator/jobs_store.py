@@ -1,0 +1,342 @@
+"""Reads jobs out of the store, into what the core decides about.
+
+A job's parts stand under several keys: its definition, the versions before it, its state, and the
+starts that wait. Every change of any of them rewrites `state/`, so whoever commits comparing
+`LoadedJob.state_revision` may read them one after the other, state first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from google.protobuf.message import DecodeError
+
+from sexton.errors import IllegalState, ResourceExhausted
+from sexton.internal.v1 import records_pb2 as pb
+from sexton.v1 import job_pb2
+from sexton_coordinator.writes import JobName
+from sexton_core.errors import CoreError
+from sexton_core.instants import Instant
+from sexton_core.policy import Buffered, Definition, Job, JobState
+from sexton_core.schedules import JobIdentity, ScheduleCache
+from sexton_records import keys
+from sexton_records.spec import decode_definition, run_template
+from sexton_records.state import decode_buffered, decode_state
+from sexton_runtime.kv.engine import Engine
+from sexton_runtime.kv.types import KeyValue, prefix_end
+
+_KEYS_PER_GET: Final = 200
+"""Definitions are small but may have 100 KiB; an answer has at most 4 MiB. Halved where it has."""
+_MAX_VERSIONS: Final = 20_000
+_MAX_VERSION_BYTES: Final = 64 * 1024 * 1024
+"""Decoded definitions kept for the next reading, by number and by the size of their records."""
+_SCANS_AT_ONCE: Final = 16
+
+
+class Version:
+    """One version of a job's definition, decoded once."""
+
+    __slots__ = ("_prefix", "definition", "size", "spec")
+
+    def __init__(self, spec: job_pb2.JobSpec, definition: Definition) -> None:
+        self.spec: Final = spec
+        self.definition: Final = definition
+        self.size: Final = spec.ByteSize()
+        self._prefix = b""
+
+    def run_prefix(self, name: JobName) -> bytes:
+        """Returns what the records of all its runs begin with: their template, serialised."""
+        if not self._prefix:
+            template = run_template(name.namespace, name.job, name.uid, self.spec, self.definition)
+            self._prefix = pb.RunRecord(template=template).SerializeToString()
+        return self._prefix
+
+
+class JobRef(NamedTuple):
+    """A job to be read: its uid, and its name where that is known."""
+
+    uid: str
+    namespace: str = ""
+    job: str = ""
+
+
+class LoadedJob(NamedTuple):
+    """A job as read.
+
+    timer: when the timer stands, that the state wrote; None: it wrote none.
+    versions: at least those that the state and the waiting starts name, and the current one.
+    state_value: the record of the state, as read.
+    """
+
+    name: JobName
+    job: Job
+    state: JobState
+    state_revision: int
+    timer: Instant | None
+    record: pb.JobRecord
+    job_revision: int
+    versions: dict[int, Version]
+    state_value: bytes
+
+
+class UnreadableJob(NamedTuple):
+    """A job whose records this software can't make sense of."""
+
+    uid: str
+    why: str
+
+
+Loaded: TypeAlias = LoadedJob | UnreadableJob | None
+
+
+class JobReader:
+    """Reads jobs, sharing their schedules and remembering decoded versions."""
+
+    def __init__(self, store: Engine, coordinator_shards: int) -> None:
+        self.schedules: Final = ScheduleCache()
+        self._store = store
+        self._shards = coordinator_shards
+        self._versions: OrderedDict[tuple[str, int], Version] = OrderedDict()
+        self._version_bytes = 0
+
+    def name_of(self, namespace: str, job: str, uid: str) -> JobName:
+        """Returns a job's name with its shard."""
+        return JobName(namespace, job, uid, keys.shard_of(uid, self._shards))
+
+    async def by_name(self, namespace: str, job: str) -> LoadedJob | None:
+        """Reads a job by its name; None: there is none.
+
+        Raises:
+            IllegalState: it is there and can't be read.
+
+        """
+        (kv,) = (await self._store.get([keys.job_key(namespace, job)])).kvs
+        if not kv.create_revision:
+            return None
+        uid = pb.JobRecord.FromString(kv.value).uid
+        (loaded,) = await self.load([JobRef(uid, namespace, job)])
+        if isinstance(loaded, UnreadableJob):
+            raise IllegalState(
+                f"job {namespace}/{job}",
+                f"unreadable ({loaded.why})",
+                ["readable by this version of the software"],
+            )
+        return loaded
+
+    async def load(
+        self, refs: Sequence[JobRef], waiting: Collection[str] | None = None
+    ) -> list[Loaded]:
+        """Reads jobs of any number; each is None where its state or its definition is gone.
+
+        Args:
+            refs: uids, once each.
+            waiting: uids that may have waiting starts; None: all may.
+
+        """
+        shards = {ref.uid: keys.shard_of(ref.uid, self._shards) for ref in refs}
+        states = await get_all(
+            self._store, [keys.state_key(shards[ref.uid], ref.uid) for ref in refs]
+        )
+        drafts = [_Draft(kv, ref, shards[ref.uid]) for kv, ref in zip(states, refs, strict=True)]
+        found = [draft for draft in drafts if draft.state is not None]
+        definitions = await get_all(self._store, [draft.name.job_key for draft in found])
+        for draft, kv in zip(found, definitions, strict=True):
+            draft.take_definition(kv)
+        await self._read_buffered(
+            [d for d in found if d.record is not None and (waiting is None or d.uid in waiting)]
+        )
+        await self._read_versions(found)
+        return [self._finish(draft) for draft in drafts]
+
+    async def _read_buffered(self, drafts: Iterable[_Draft]) -> None:
+        several = asyncio.Semaphore(_SCANS_AT_ONCE)
+
+        async def read(draft: _Draft) -> None:
+            async with several:
+                kvs = await scan_all(self._store, keys.buffered_prefix(draft.shard, draft.uid))
+            draft.buffered = [decode_buffered(pb.BufferedRecord.FromString(kv.value)) for kv in kvs]
+
+        async with asyncio.TaskGroup() as group:
+            for draft in drafts:
+                group.create_task(read(draft))
+
+    async def _read_versions(self, drafts: Iterable[_Draft]) -> None:
+        wanted = [
+            (draft, version)
+            for draft in drafts
+            for version in draft.former_versions()
+            if (draft.uid, version) not in self._versions
+        ]
+        kvs = await get_all(
+            self._store, [keys.version_key(draft.uid, version) for draft, version in wanted]
+        )
+        for (draft, version), kv in zip(wanted, kvs, strict=True):
+            if kv.create_revision:
+                draft.former[version] = pb.VersionRecord.FromString(kv.value)
+
+    def _finish(self, draft: _Draft) -> Loaded:
+        if draft.why:
+            return UnreadableJob(draft.uid, draft.why)
+        record, state = draft.record, draft.state
+        if record is None or state is None:
+            return None
+        try:
+            versions = {
+                version: self._version(draft, version)
+                for version in sorted({*draft.former_versions(), record.version})
+            }
+            job = Job(
+                namespace=draft.name.namespace,
+                name=draft.name.job,
+                uid=draft.uid,
+                created_at=record.create_time_ns,
+                definitions=tuple(version.definition for version in versions.values()),
+            )
+            decoded = decode_state(state, draft.buffered)
+        except (CoreError, LookupError, ValueError) as error:
+            return UnreadableJob(draft.uid, f"{type(error).__name__}: {error}")
+        return LoadedJob(
+            name=draft.name,
+            job=job,
+            state=decoded,
+            state_revision=draft.state_kv.mod_revision,
+            timer=state.timer_ns if state.HasField("timer_ns") else None,
+            record=record,
+            job_revision=draft.job_revision,
+            versions=versions,
+            state_value=draft.state_kv.value,
+        )
+
+    def _version(self, draft: _Draft, number: int) -> Version:
+        """Returns a version, decoded now or before.
+
+        Raises:
+            LookupError: it is not in the store.
+            FieldError: it says what this software does not know.
+
+        """
+        key = (draft.uid, number)
+        version = self._versions.get(key)
+        if version is not None:
+            self._versions.move_to_end(key)
+            return version
+        assert draft.record is not None, "a job without a definition has no versions"
+        if number == draft.record.version:
+            spec, since = draft.record.spec, draft.record.effective_time_ns
+        elif number in draft.former:
+            spec, since = draft.former[number].spec, draft.former[number].after_time_ns
+        else:
+            raise LookupError(f"version {number} is not in the store")
+        version = self.decode(draft.name, spec, number, since)
+        self._versions[key] = version
+        self._version_bytes += version.size
+        while len(self._versions) > _MAX_VERSIONS or self._version_bytes > _MAX_VERSION_BYTES:
+            _, forgotten = self._versions.popitem(last=False)
+            self._version_bytes -= forgotten.size
+        return version
+
+    def decode(self, name: JobName, spec: job_pb2.JobSpec, number: int, since: Instant) -> Version:
+        """Returns a version of a definition that came, or comes, into force at `since`.
+
+        Raises:
+            FieldError: a field has a value that can't be used.
+
+        """
+        identity = JobIdentity(namespace=name.namespace, name=name.job, uid=name.uid, since=since)
+        return Version(spec, decode_definition(spec, number, identity, self.schedules))
+
+
+class _Draft:
+    """A job whose parts are being read."""
+
+    __slots__ = (
+        "buffered",
+        "former",
+        "job_revision",
+        "name",
+        "record",
+        "shard",
+        "state",
+        "state_kv",
+        "uid",
+        "why",
+    )
+
+    def __init__(self, kv: KeyValue, ref: JobRef, shard: int) -> None:
+        self.uid = ref.uid
+        self.shard = shard
+        self.state_kv = kv
+        self.state: pb.StateRecord | None = None
+        self.name = JobName(ref.namespace, ref.job, ref.uid, shard)
+        self.record: pb.JobRecord | None = None
+        self.job_revision = 0
+        self.buffered: list[Buffered] = []
+        self.former: dict[int, pb.VersionRecord] = {}
+        self.why = ""
+        if not kv.create_revision:
+            return
+        try:
+            self.state = pb.StateRecord.FromString(kv.value)
+        except DecodeError as error:
+            self.why = f"its state: {error}"
+            return
+        self.name = JobName(self.state.namespace, self.state.job, ref.uid, shard)
+
+    def take_definition(self, kv: KeyValue) -> None:
+        """Takes the definition, if it is this incarnation's."""
+        if not kv.create_revision:
+            return
+        try:
+            record = pb.JobRecord.FromString(kv.value)
+        except DecodeError as error:
+            self.why = f"its definition: {error}"
+            return
+        if record.uid == self.uid:
+            self.record, self.job_revision = record, kv.mod_revision
+
+    def former_versions(self) -> set[int]:
+        """Returns the versions before the current one that something undecided still needs."""
+        if self.record is None or self.state is None:
+            return set()
+        named = {rule.version for rule in self.state.rules}
+        named |= {start.version for start in self.buffered}
+        return named - {self.record.version}
+
+
+async def get_all(
+    store: Engine, wanted: Sequence[bytes], *, keys_only: bool = False
+) -> list[KeyValue]:
+    """Reads keys of any number and size, in their order; not one snapshot."""
+    found: list[KeyValue] = []
+    most = store.limits.max_keys_per_get if keys_only else _KEYS_PER_GET
+    for first in range(0, len(wanted), most):
+        found += await _get(store, wanted[first : first + most], keys_only=keys_only)
+    return found
+
+
+async def _get(store: Engine, wanted: Sequence[bytes], *, keys_only: bool) -> list[KeyValue]:
+    try:
+        return list((await store.get(wanted, keys_only=keys_only)).kvs)
+    except ResourceExhausted:
+        if len(wanted) == 1:
+            raise
+    half = len(wanted) // 2
+    return [
+        *await _get(store, wanted[:half], keys_only=keys_only),
+        *await _get(store, wanted[half:], keys_only=keys_only),
+    ]
+
+
+async def scan_all(store: Engine, prefix: bytes, *, keys_only: bool = False) -> list[KeyValue]:
+    """Reads everything below a prefix, page by page; for what is bounded by itself."""
+    found: list[KeyValue] = []
+    token = b""
+    while True:
+        page = await store.scan(prefix, prefix_end(prefix), keys_only=keys_only, page_token=token)
+        found += page.kvs
+        token = page.next_token
+        if not token:
+            return found

@@ -1,0 +1,89 @@
+"""What a change of a job writes, as operations: shared by the leader and the API.
+
+State and timer are always written together, and a transaction never names a key twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from sexton.internal.v1 import records_pb2 as pb
+from sexton_core.instants import Instant
+from sexton_core.policy.state import Buffered, DecisionRange, JobState
+from sexton_core.words import Origin
+from sexton_records import keys
+from sexton_records.state import encode_buffered, encode_decision, encode_state
+from sexton_runtime.kv.types import Delete, Op, Put
+
+
+class JobName(NamedTuple):
+    """A job's incarnation, and the coordinator shard that it belongs to."""
+
+    namespace: str
+    job: str
+    uid: str
+    shard: int
+
+    @property
+    def state_key(self) -> bytes:
+        """Returns the key of its state."""
+        return keys.state_key(self.shard, self.uid)
+
+    @property
+    def job_key(self) -> bytes:
+        """Returns the key of its definition."""
+        return keys.job_key(self.namespace, self.job)
+
+
+def state_ops(
+    name: JobName, state: JobState, timer: Instant | None, previous_timer: Instant | None
+) -> list[Op]:
+    """Returns what writes a state and its timer, and removes the timer that stood before.
+
+    `previous_timer` is `StateRecord.timer_ns` of the state that is replaced; None: there is none.
+    """
+    ops: list[Op] = [
+        Put(name.state_key, encode_state(name.namespace, name.job, state, timer)),
+    ]
+    if timer is not None:
+        ops.append(Put(keys.timer_key(name.shard, timer, name.uid), timer_value(name)))
+    if previous_timer is not None and previous_timer != timer:
+        ops.append(Delete(keys.timer_key(name.shard, previous_timer, name.uid)))
+    return ops
+
+
+def timer_value(name: JobName) -> bytes:
+    """Returns the record of a job's timer."""
+    return pb.TimerRecord(namespace=name.namespace, job=name.job).SerializeToString()
+
+
+def decision_ops(uid: str, ranges: Iterable[DecisionRange]) -> list[Op]:
+    """Returns what records why nominal times, or starts from the buffer, were not fired."""
+    return [
+        Put(
+            keys.decision_key(
+                uid,
+                record.last,
+                record.first,
+                None if record.origin is Origin.SCHEDULE else record.run_id,
+            ),
+            encode_decision(record),
+        )
+        for record in ranges
+    ]
+
+
+def buffered_key(name: JobName, start: Buffered) -> bytes:
+    """Returns the key under which a start waits."""
+    return keys.buffered_key(name.shard, name.uid, start.buffered_at, start.run_id)
+
+
+def buffered_ops(
+    name: JobName, buffered: Iterable[Buffered], unbuffered: Iterable[Buffered]
+) -> list[Op]:
+    """Returns what puts starts into the buffer and takes others out of it."""
+    return [
+        *(Put(buffered_key(name, start), encode_buffered(start)) for start in buffered),
+        *(Delete(buffered_key(name, start)) for start in unbuffered),
+    ]
