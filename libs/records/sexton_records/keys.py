@@ -114,13 +114,15 @@ def parse_timer_key(key: bytes) -> TimerKey:
     return TimerKey(int(shard), int(due), uid)
 
 
-def decision_key(uid: str, last: Instant, first: Instant) -> bytes:
+def decision_key(uid: str, last: Instant, first: Instant, run_id: RunId | None = None) -> bytes:
     """Returns the key of a decided range: found by seeking the first key that ends at or after t.
 
-    Ranges of scheduled times are disjoint, so their last times are unique. `first` tells apart a
-    start from the buffer that is no nominal time of the schedule.
+    Ranges of scheduled times are disjoint, so their last times are unique. A start from the buffer
+    that is no nominal time of the schedule has its `run_id` in the key: its time may be one that
+    the schedule asks for too, and another start's.
     """
-    return b"decisions/%s/%s/%s" % (uid.encode(), _time(last), _time(first))
+    key = b"decisions/%s/%s/%s" % (uid.encode(), _time(last), _time(first))
+    return key if run_id is None else b"%s/%s" % (key, run_id.encode())
 
 
 def decisions_prefix(uid: str) -> bytes:
