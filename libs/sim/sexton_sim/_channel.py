@@ -156,6 +156,8 @@ class _Subchannel:
 
     def _watch(self, connection: Connection) -> None:
         settings = self._channel.settings
+        if connection.exchanges:
+            connection.ping()
         if connection.client_open:
             if connection.exchanges and connection.silent():
                 self._channel.endpoint.later(settings.keepalive_timeout_s, self._ping, connection)

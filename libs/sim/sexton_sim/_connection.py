@@ -102,8 +102,16 @@ class Connection:
 
     def silent(self) -> bool:
         """Tells whether a ping sent now would stay unanswered."""
-        server = self.server.endpoint
-        return self.out.cut or self.back.cut or (server.alive and not server.responsive)
+        if self.out.cut or self.back.cut:
+            return True
+        if self.server_open:
+            return not self.server.endpoint.responsive
+        return self.network.is_dark(self.address)
+
+    def ping(self) -> None:
+        """Asks for a sign of life: a machine that has forgotten the connection resets it."""
+        if not self.server_open and not self.silent():
+            self.fail_client("connection reset by peer")
 
     def fail_client(self, details: str) -> None:
         """The client's end breaks: its calls end as UNAVAILABLE, the server is told."""

@@ -17,7 +17,7 @@ import structlog
 
 from sexton.errors import SextonError
 from sexton_runtime.randomness import SeededRandomness
-from sexton_sim.check import Verdict, check
+from sexton_sim.check import Verdict, check, check_recovery
 from sexton_sim.disks import SimDisk
 from sexton_sim.event_log import EventLog, Trace
 from sexton_sim.faults import FaultPlan, Injector, swarm
@@ -135,6 +135,7 @@ class World:
         self.transport = SimTransport(self.network)
         self.disk = SimDisk(str(seed), self.recorder, lambda: self.loop.now_ns)
         self.stopping = False
+        self.quiet = (0, 0)
         self.unexpected: list[str] = []
         self.injected: Counter[str] = Counter()
         self.store = Host(self, STORE, self._run_store)
@@ -179,7 +180,9 @@ class World:
         injector = Injector(self)
         await injector.run(self.plan.duration_s)
         injector.heal()
+        healed_ns = self.loop.now_ns
         await asyncio.sleep(self.plan.quiet_s)
+        self.quiet = (healed_ns, self.loop.now_ns)
         self.stopping = True
         auditor = self.loop.process("auditor")
         failure: str = await auditor.spawn(audit(self._member(auditor), patience_s=_RECOVERY_S))
@@ -230,6 +233,15 @@ class World:
 
     def _judge(self, history: History, failure: str) -> Verdict:
         verdict = check(history, rules=RULES, registers=REGISTERS)
+        names = [host.name for host in self.members]
+        check_recovery(
+            history,
+            verdict,
+            clients=[name for name in names if name.startswith("client")],
+            holders=[name for name in names if name.startswith("holder")],
+            watchers=[name for name in names if name.startswith("watcher")],
+            quiet=self.quiet,
+        )
         if failure:
             verdict.violate("L6", failure)
         for problem in self.unexpected:
@@ -241,7 +253,7 @@ class World:
         return verdict
 
 
-def plan_of(seed: int, *, duration_s: float = 60.0, quiet_s: float = 10.0) -> Plan:
+def plan_of(seed: int, *, duration_s: float = 60.0, quiet_s: float = 15.0) -> Plan:
     """Draws a seed's own plan: who takes part, how busy they are, what is done to them."""
     rng = random.Random(f"plan-{seed}")  # noqa: S311 - determinism is the point
     return Plan(

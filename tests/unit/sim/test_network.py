@@ -200,6 +200,29 @@ def test_a_server_without_power_says_nothing_until_it_is_back(mesh: Mesh) -> Non
     mesh.run(scenario)
 
 
+def test_a_stream_from_a_machine_that_was_off_is_found_out_by_keepalive(mesh: Mesh) -> None:
+    async def follow() -> int:
+        call = mesh.transport.channel(ADDRESS).unary_stream("/Test/pour")(b"")
+        last_ns = 0
+        while True:
+            try:
+                await call.read()
+            except aio.AioRpcError:
+                return mesh.loop.now_ns - last_ns
+            last_ns = mesh.loop.now_ns
+
+    async def scenario() -> None:
+        task = mesh.client.spawn(follow())
+        await asyncio.sleep(3)
+        mesh.network.power_off("server")
+        mesh.server.crash()
+        await asyncio.sleep(1)
+        mesh.start_server()
+        assert await task <= 11 * S
+
+    mesh.run(scenario)
+
+
 def test_a_killed_client_has_its_handlers_cancelled(mesh: Mesh) -> None:
     async def scenario() -> None:
         task = mesh.client.spawn(mesh._call(b"hang", {"timeout": 100}))

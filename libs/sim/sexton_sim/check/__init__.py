@@ -9,12 +9,13 @@ from sexton_sim.check.calls import check_calls
 from sexton_sim.check.leases import check_leases
 from sexton_sim.check.linearize import check_registers
 from sexton_sim.check.model import Log
+from sexton_sim.check.recovery import check_recovery
 from sexton_sim.check.verdict import Verdict, Violation
 from sexton_sim.check.watches import check_watches
 from sexton_sim.check.writers import WriteRules, check_writers
 from sexton_sim.history import History
 
-__all__ = ["Verdict", "Violation", "WriteRules", "check"]
+__all__ = ["Verdict", "Violation", "WriteRules", "check", "check_recovery"]
 
 
 def check(
