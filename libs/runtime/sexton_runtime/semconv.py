@@ -44,3 +44,13 @@ STORE_EVENTS: Final = Instrument(
     "sexton.store.events", "{event}", "What the engine has counted, by kind."
 )
 KIND: Final = "sexton.kind"
+
+DESTINATION: Final = "messaging.destination.name"
+QUEUE_EVENTS: Final = Instrument(
+    "sexton.queue.events", "{event}", "What a queue's owner has done, by kind."
+)
+QUEUE_READY: Final = Instrument("sexton.queue.ready", "{run}", "Runs that could be assigned.")
+QUEUE_DELAYED: Final = Instrument("sexton.queue.delayed", "{run}", "Runs that wait for a time.")
+QUEUE_RUNNING: Final = Instrument("sexton.queue.running", "{run}", "Runs assigned to workers.")
+QUEUE_SESSIONS: Final = Instrument("sexton.queue.sessions", "{session}", "Sessions of workers.")
+QUEUE_OWNING: Final = Instrument("sexton.queue.owning", "1", "1 while this replica owns its shard.")

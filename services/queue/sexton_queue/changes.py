@@ -119,7 +119,10 @@ def judge(entry: Entry, ask: Ask, now: Instant, shards: int) -> Change | None:
                 kind="session lost", message=f"the worker's session ended: {ask.cause}"
             )
             end = AttemptEnd(run_pb2.ATTEMPT_STATE_LOST, error=error, started_at=entry.started_at)
-            return _after_attempt(entry, apply(run, RunEvent.LOSE, now), end, ask, now, shards)
+            if entry.unsure:  # it may have begun under the owner before
+                run = apply(run, RunEvent.START, now)
+            lost = apply(run, RunEvent.LOSE, now)
+            return _after_attempt(entry, lost, end, ask, now=now, shards=shards)
         case End():
             return _end(entry, ask, now, shards)
         case TimeUp():
@@ -184,9 +187,8 @@ def _end(entry: Entry, ask: End, now: Instant, shards: int) -> Change | None:
         return None
     if moved.ended:
         kind = "terminated" if ask.terminate else "cancelled"
-        return _ended_in_line(
-            entry, moved, run_pb2.RunError(kind=kind, message=ask.reason), ask, shards
-        )
+        error = run_pb2.RunError(kind=kind, message=ask.reason)
+        return _ended_in_line(entry, moved, error, ask, shards)
     record = records.move_record(entry.record, moved)
     records.request_end(record, ask.reason, now, terminate=ask.terminate)
     txn = records.move_txn(entry.key, entry.revision, record)

@@ -204,9 +204,11 @@ class Line:
 
     # Reading
 
-    def refills(self) -> Iterator[Refill]:
+    def refills(self, most: int) -> Iterator[Refill]:
         """Gives the pages to be read now; each must be followed by `refilled` or `not_refilled`."""
-        for lane in self._lanes.values():
+        for lane in list(self._lanes.values()):
+            if not most:
+                return
             if lane.scanning or lane.end == lane.limit:
                 continue
             if len(lane.ready) >= self._window // 2:
@@ -214,6 +216,7 @@ class Line:
                 if len(lane.ready) >= self._window // 2:
                     continue
             start, lane.end, lane.scanning = lane.end, lane.limit, True
+            most -= 1
             yield Refill(lane, start, lane.limit, self._window)
 
     def refilled(self, refill: Refill, last_key: bytes) -> None:

@@ -11,10 +11,8 @@ from typing import Final, NamedTuple
 from sexton.internal.v1 import records_pb2 as pb
 from sexton.v1 import run_pb2
 from sexton_core.instants import MILLISECOND, Instant
-from sexton_core.policy.state import Handle
-from sexton_core.runs import STATES, WITH_WORKER, Run
+from sexton_core.runs import STATES, Run
 from sexton_records import keys
-from sexton_records.runs import STATES as WIRE_STATES
 from sexton_records.runs import add_attempt, update_record
 from sexton_runtime.kv.types import Compare, Delete, Op, Put, Target, Txn
 
@@ -187,16 +185,10 @@ def ended_run_key(record: RunRecord) -> bytes:
     return keys.run_key(template.namespace, template.job, template.job_uid, record.run_id)
 
 
-def is_held(record: RunRecord) -> bool:
-    """Tells whether a session holds the run of this record."""
-    return record.state in _HELD
-
-
-def handle_of(record: RunRecord, shard: int) -> bytes:
-    """Returns the handle under which a record lives, or lived."""
-    template = record.template
-    handle = Handle(record.run_id, template.queue, template.priority, record.handle_not_before_ns)
-    return keys.handle_key(shard, template.job_uid, handle)
+def job_of(state: bytes) -> tuple[str, str]:
+    """Returns namespace and name of the job whose `state/` this is."""
+    record = pb.StateRecord.FromString(state)
+    return record.namespace, record.job
 
 
 def _unchanged(key: bytes, revision: int) -> Compare:
@@ -209,6 +201,3 @@ def _fit(record: RunRecord) -> None:
             return
         attempt.output_tail = ""
         attempt.error.detail = ""
-
-
-_HELD: Final = frozenset(WIRE_STATES[state] for state in WITH_WORKER)

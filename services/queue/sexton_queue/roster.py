@@ -222,14 +222,14 @@ class Roster:
         revoked: list[Ref] = []
         listed: list[Entry] = []
         for ref in held:
-            entry = session.runs.get(ref.handle)
-            if entry is None or entry.run.token != ref.token:
+            its = session.runs.get(ref.handle)
+            if its is None or its.run.token != ref.token:
                 revoked.append(ref)
                 continue
-            session.unsent.pop(entry.key, None)
-            self._begin(entry, entry.started_at)
-            entry.sent = ref.token
-            listed.append(entry)
+            session.unsent.pop(its.key, None)
+            self._begin(its, its.started_at)
+            its.sent = ref.token
+            listed.append(its)
         stream.welcome = Greeting(session.id, tuple(revoked))
         for entry in listed:
             if entry.run.state is not RunState.RUNNING:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from sexton.errors import Overloaded, SextonError
+from sexton.errors import Overloaded
 from sexton_core.instants import Duration
 from sexton_core.words import RunState
 from sexton_queue.records import RunRecord
@@ -75,18 +75,25 @@ class Outbox:
     """What every stream has: it is woken, and it ends with an error."""
 
     def __init__(self, wake: Callable[[], object]) -> None:
-        self.error: SextonError | None = None
+        self.error: Exception | None = None
+        self.finished = False
+        """The peer says no more: what waits is sent, then the stream ends."""
         self._wake = wake
 
     def wake(self) -> None:
         """Lets the sender look."""
         self._wake()
 
-    def end(self, error: SextonError) -> None:
+    def end(self, error: Exception) -> None:
         """Ends the stream; the first reason stands."""
         if self.error is None:
             self.error = error
             self._wake()
+
+    def finish(self) -> None:
+        """Ends the stream after what waits."""
+        self.finished = True
+        self._wake()
 
 
 class WorkerStream(Outbox):

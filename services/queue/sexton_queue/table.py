@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
+from sexton.errors import Fenced
 from sexton_core.runs import WITH_WORKER, Run, overdue
 from sexton_core.words import RunState
 from sexton_queue.counters import Counters
@@ -26,6 +27,7 @@ from sexton_records.keys import active_prefix, parse_handle_key
 from sexton_records.runs import decode_run
 from sexton_runtime.kv.types import KeyValue
 
+MAX_HANDLE_BYTES: Final = 480
 MAX_RECENT: Final = 50_000
 """Ended runs whose repeated completions are answered without reading."""
 MAX_QUESTIONS: Final = 10_000
@@ -61,6 +63,7 @@ class RunTable:
         """Runs whose record has to be read: what became of a commit is not known."""
         self.questions: deque[Question] = deque()
         self.leaders: list[LeaderStream] = []
+        self._leader_tokens: dict[int, int] = {}
         self.timers = Timers()
         self.counters = counters
         self._sessions = sessions
@@ -73,7 +76,7 @@ class RunTable:
 
     def is_handle(self, key: bytes) -> bool:
         """Tells whether a key can be that of a run in flight of this shard."""
-        if not key.startswith(self._prefix):
+        if not key.startswith(self._prefix) or len(key) > MAX_HANDLE_BYTES:
             return False
         try:
             parse_handle_key(key)
@@ -161,6 +164,28 @@ class RunTable:
             self.by_key.pop(key, None)
         if entry.asks:
             self._answer_gone(entry)
+
+    # Leaders
+
+    def follow(self, stream: LeaderStream) -> None:
+        """Takes a leader's stream; a later leader of the same shard ends those of earlier ones.
+
+        Raises:
+            Fenced: a later leader has been here.
+        """
+        newest = self._leader_tokens.get(stream.shard, 0)
+        if stream.token < newest:
+            raise Fenced(f"a leader with token {newest} has been here; {stream.token} is replaced")
+        self._leader_tokens[stream.shard] = stream.token
+        for other in self.leaders:
+            if other.shard == stream.shard:
+                other.end(Fenced("another stream of this shard's leader has been opened"))
+        self.leaders.append(stream)
+
+    def unfollow(self, stream: LeaderStream) -> None:
+        """Forgets a leader's stream. Idempotent."""
+        if stream in self.leaders:
+            self.leaders.remove(stream)
 
     # Being asked
 

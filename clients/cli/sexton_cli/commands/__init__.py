@@ -11,11 +11,12 @@ from sexton_cli.commands import bench as bench
 from sexton_cli.commands import clock as clock
 from sexton_cli.commands import doctor as doctor
 from sexton_cli.commands import preview as preview
+from sexton_cli.commands import queue as queue
 from sexton_cli.commands import schema as schema
 from sexton_cli.commands import simulate as simulate
 from sexton_cli.commands import store as store
 
-_MODULES = (preview, simulate, schema, store, doctor, backup, clock, bench)
+_MODULES = (preview, simulate, schema, store, queue, doctor, backup, clock, bench)
 
 
 def register(app: typer.Typer) -> None:

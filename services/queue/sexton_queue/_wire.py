@@ -1,0 +1,263 @@
+"""Between the workers' and leaders' messages and the machine: every bound of the protocol is here.
+
+A message that breaks one ends its stream with what was wrong; nothing of it takes effect.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from sexton.errors import InvalidArgument, TooLarge
+from sexton.internal.v1 import queue_pb2
+from sexton.v1 import run_pb2, worker_pb2
+from sexton_core.errors import IdError
+from sexton_core.ids import check_name
+from sexton_core.instants import MILLISECOND
+from sexton_core.words import RunEvent
+from sexton_queue.entries import Report
+from sexton_queue.records import SessionRecord
+from sexton_queue.sessions import SessionTimes
+from sexton_queue.streams import Assigned, LeaderStream, Ref, WorkerStream
+from sexton_records.runs import STATES, run_name
+
+MAX_SLOTS: Final = 100_000
+MAX_QUEUES: Final = 1_000
+MAX_TASKS: Final = 10_000
+MAX_NAME_CHARACTERS: Final = 200
+MAX_RESULT_BYTES: Final = 64 * 1024
+MAX_KIND_CHARACTERS: Final = 200
+MAX_TEXT_BYTES: Final = 4 * 1024
+MAX_DETAIL_BYTES: Final = 16 * 1024
+MAX_OUTPUT_BYTES: Final = 16 * 1024
+MAX_ENDS: Final = 1_000
+MAX_REASON_CHARACTERS: Final = 200
+KINDS: Final = ("shell", "http")
+
+MAX_RESPONSE_BYTES: Final = 2 * 1024 * 1024
+"""A message to a worker is closed beyond this; one run more and it stays below 4 MiB."""
+MAX_RESPONSE_ITEMS: Final = 10_000
+
+_MAX_MILLISECONDS: Final = 10 * 366 * 86_400_000
+_EVENTS: Final = {
+    run_pb2.ATTEMPT_STATE_SUCCEEDED: RunEvent.SUCCEED,
+    run_pb2.ATTEMPT_STATE_FAILED: RunEvent.FAIL,
+    run_pb2.ATTEMPT_STATE_TIMED_OUT: RunEvent.TIME_OUT,
+    run_pb2.ATTEMPT_STATE_CANCELLED: RunEvent.STOP,
+    run_pb2.ATTEMPT_STATE_TERMINATED: RunEvent.STOP,
+}
+
+
+class Hello(NamedTuple):
+    """A worker's hello, checked."""
+
+    session: str
+    record: SessionRecord
+    held: tuple[Ref, ...]
+    owner_token: int
+
+
+def hello_from(request: worker_pb2.PullRequest) -> Hello:
+    """Reads the first message of a worker's stream."""
+    if not request.HasField("hello"):
+        raise InvalidArgument("hello", "nothing", "hello in the first message of a stream")
+    hello = request.hello
+    _check_text("hello.worker", hello.worker, MAX_NAME_CHARACTERS)
+    _check_text("hello.session", hello.session, MAX_NAME_CHARACTERS)
+    _check_text("hello.software_version", hello.software_version, MAX_NAME_CHARACTERS)
+    if not 1 <= len(hello.queues) <= MAX_QUEUES:
+        raise InvalidArgument("hello.queues", len(hello.queues), f"1 to {MAX_QUEUES} queues")
+    if len(hello.tasks) > MAX_TASKS:
+        raise TooLarge("hello.tasks", len(hello.tasks), MAX_TASKS, "tasks")
+    for field, names in (("hello.queues", hello.queues), ("hello.tasks", hello.tasks)):
+        for name in names:
+            try:
+                check_name(field, name)
+            except IdError as error:
+                raise InvalidArgument(field, name, error.expected) from None
+    for kind in hello.kinds:
+        if kind not in KINDS:
+            raise InvalidArgument("hello.kinds", kind, " or ".join(KINDS))
+    if not 1 <= hello.slots <= MAX_SLOTS:
+        raise InvalidArgument("hello.slots", hello.slots, f"1 to {MAX_SLOTS:,}")
+    if len(hello.held) > MAX_SLOTS:
+        raise TooLarge("hello.held", len(hello.held), MAX_SLOTS, "attempts")
+    record = SessionRecord(
+        worker=hello.worker,
+        queues=hello.queues,
+        tasks=hello.tasks,
+        kinds=dict.fromkeys(hello.kinds),
+        slots=hello.slots,
+        software_version=hello.software_version,
+    )
+    held = tuple(_ref(ref, "hello.held") for ref in hello.held)
+    return Hello(hello.session, record, held, hello.owner_token)
+
+
+def check_pull(request: worker_pb2.PullRequest) -> None:
+    """Checks a further message of a worker's stream."""
+    if request.HasField("hello"):
+        raise InvalidArgument("hello", "a second one", "hello in the first message only")
+    if request.credits < 0:
+        raise InvalidArgument("credits", request.credits, "0 or more: they are added")
+    if request.heartbeat < 0:
+        raise InvalidArgument("heartbeat", request.heartbeat, "numbers that rise from 1")
+    for ref in (*request.started, *request.returned):
+        _check_ref(ref, "started" if ref in request.started else "returned")
+    for completion in request.completions:
+        _check_completion(completion)
+    for progress in request.progress:
+        _check_ref(progress.attempt, "progress.attempt")
+        if not math.isfinite(progress.fraction) or progress.fraction > 1:
+            raise InvalidArgument("progress.fraction", progress.fraction, "0 to 1, or below 0")
+        _check_text("progress.message", progress.message, MAX_NAME_CHARACTERS)
+
+
+def ref_from(ref: worker_pb2.AttemptRef) -> Ref:
+    """Reads an attempt's name that has been checked."""
+    return Ref(ref.handle, ref.token)
+
+
+def report_from(completion: worker_pb2.Completion) -> Report:
+    """Reads a completion that has been checked."""
+    error = completion.error
+    return Report(
+        event=_EVENTS[completion.state],
+        result_json=completion.result_json,
+        error_kind=error.kind,
+        error_message=error.message,
+        error_detail=error.detail,
+        output_tail=completion.output_tail,
+        wait_ms=completion.wait_ms,
+        execution_ms=completion.execution_ms,
+        terminated=completion.state == run_pb2.ATTEMPT_STATE_TERMINATED,
+    )
+
+
+def check_ends(ends: Sequence[queue_pb2.EndRequest]) -> None:
+    """Checks requests to end runs."""
+    for index, end in enumerate(ends):
+        if end.mode not in run_pb2.CancelMode.values():
+            raise InvalidArgument(f"ends[{index}].mode", end.mode, "a CancelMode")
+        _check_text(f"ends[{index}].reason", end.reason, MAX_REASON_CHARACTERS)
+
+
+def pull_responses(
+    stream: WorkerStream, owner_token: int, times: SessionTimes
+) -> Iterator[worker_pb2.PullResponse]:
+    """Takes what waits for a worker, as messages below the transport's limit."""
+    while stream.waiting:
+        response = worker_pb2.PullResponse(heartbeat=stream.heartbeat)
+        stream.heartbeat = 0
+        if stream.welcome is not None:
+            session, revoked = stream.welcome
+            stream.welcome = None
+            response.welcome.session = session
+            response.welcome.owner_token = owner_token
+            response.welcome.session_timeout_ms = times.session // MILLISECOND
+            response.welcome.heartbeat_interval_ms = times.heartbeat // MILLISECOND
+            response.welcome.revoked.extend(_ref_message(ref) for ref in revoked)
+        size = taken = 0
+        for assigned in stream.assignments:
+            message = _assignment(assigned, stream.session)
+            response.assignments.append(message)
+            size += message.ByteSize()
+            taken += 1
+            if size > MAX_RESPONSE_BYTES:
+                break
+        del stream.assignments[:taken]
+        answers = stream.answers[:MAX_RESPONSE_ITEMS]
+        del stream.answers[:MAX_RESPONSE_ITEMS]
+        for ref, accepted, state in answers:
+            result = response.results.add(accepted=accepted)
+            result.attempt.handle, result.attempt.token = ref
+            if state is not None:
+                result.state = STATES[state]
+        if not stream.assignments:  # an attempt is not stopped before it is sent
+            stops = stream.stops[:MAX_RESPONSE_ITEMS]
+            del stream.stops[:MAX_RESPONSE_ITEMS]
+            for ref, terminate, reason in stops:
+                stop = response.cancellations.add(
+                    mode=run_pb2.CANCEL_MODE_TERMINATE if terminate else run_pb2.CANCEL_MODE_CANCEL,
+                    reason=reason,
+                )
+                stop.attempt.handle, stop.attempt.token = ref
+        if stream.reconnect and not stream.assignments:
+            response.reconnect = True
+            stream.reconnect = False
+        yield response
+
+
+def push_responses(stream: LeaderStream) -> Iterator[queue_pb2.PushResponse]:
+    """Takes what waits for a leader."""
+    while stream.settled:
+        response = queue_pb2.PushResponse()
+        for _ in range(min(len(stream.settled), MAX_RESPONSE_ITEMS)):
+            handle, uid, state = stream.settled.popleft()
+            response.settled.add(handle=handle, job_uid=uid, state=STATES[state])
+        yield response
+
+
+def _assignment(assigned: Assigned, session: str) -> worker_pb2.Assignment:
+    record = assigned.record
+    template = record.template
+    message = worker_pb2.Assignment(
+        session=session,
+        number=assigned.number,
+        run=run_name(record),
+        task=template.task,
+        nominal_time_ns=record.nominal_ns,
+        timeout_ms=max(assigned.timeout // MILLISECOND, 1),
+        start_timeout_ms=-(-assigned.start_timeout // MILLISECOND),
+        traceparent=record.traceparent,
+        job_uid=template.job_uid,
+    )
+    message.attempt.handle, message.attempt.token = assigned.ref
+    return message
+
+
+def _ref_message(ref: Ref) -> worker_pb2.AttemptRef:
+    return worker_pb2.AttemptRef(handle=ref.handle, token=ref.token)
+
+
+def _check_completion(completion: worker_pb2.Completion) -> None:
+    _check_ref(completion.attempt, "completions.attempt")
+    if completion.state not in _EVENTS:
+        raise InvalidArgument("completions.state", completion.state, "how an attempt ended")
+    succeeded = completion.state == run_pb2.ATTEMPT_STATE_SUCCEEDED
+    if completion.result_json and not succeeded:
+        raise InvalidArgument("completions.result_json", "a result", "one with SUCCEEDED only")
+    error = completion.error
+    _check_text("completions.error.kind", error.kind, MAX_KIND_CHARACTERS)
+    for field, text, limit in (
+        ("completions.result_json", completion.result_json, MAX_RESULT_BYTES),
+        ("completions.error.message", error.message, MAX_TEXT_BYTES),
+        ("completions.error.detail", error.detail, MAX_DETAIL_BYTES),
+        ("completions.output_tail", completion.output_tail, MAX_OUTPUT_BYTES),
+    ):
+        if len(text) > limit // 4 and len(text.encode()) > limit:
+            raise TooLarge(field, len(text.encode()), limit)
+    for field, value in (
+        ("completions.wait_ms", completion.wait_ms),
+        ("completions.execution_ms", completion.execution_ms),
+    ):
+        if not 0 <= value <= _MAX_MILLISECONDS:
+            raise InvalidArgument(field, value, "milliseconds, 0 to ten years")
+
+
+def _ref(ref: worker_pb2.AttemptRef, field: str) -> Ref:
+    _check_ref(ref, field)
+    return Ref(ref.handle, ref.token)
+
+
+def _check_ref(ref: worker_pb2.AttemptRef, field: str) -> None:
+    if not ref.handle or ref.token < 1:
+        raise InvalidArgument(field, (ref.handle, ref.token), "a handle and a token as assigned")
+
+
+def _check_text(field: str, text: str, limit: int) -> None:
+    if len(text) > limit:
+        raise TooLarge(field, len(text), limit, "characters")
+    if "\0" in text:
+        raise InvalidArgument(field, text, "a text without NUL")

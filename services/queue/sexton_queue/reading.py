@@ -1,0 +1,254 @@
+"""What an owner reads: what is assigned, at its takeover; pages of the line; what it is unsure of.
+
+And, in a slow round, all of `active/`: a push is a hint, and may have been lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Final
+
+from sexton.errors import SextonError
+from sexton_queue.entries import Complete, Now
+from sexton_queue.line import Refill
+from sexton_queue.machine import Machine
+from sexton_queue.records import RunRecord, SessionRecord, ended_run_key, job_of
+from sexton_queue.table import Question, answer_ended
+from sexton_records import keys
+from sexton_records.runs import decode_run
+from sexton_runtime.kv._backoff import Backoff
+from sexton_runtime.kv.client import StoreClient
+from sexton_runtime.kv.types import KeyValue, prefix_end
+from sexton_runtime.kv.watcher import LASTING
+from sexton_runtime.randomness import Randomness
+
+ROUND_S: Final = 5.0
+"""A round over `active/` begins this long after the one before, or when that has ended."""
+PAGE_PAUSE_S: Final = 0.25
+"""Between two pages of a round: a long line costs little, and is told of more slowly."""
+MAX_REFILLS: Final = 4
+"""Pages of lanes that are asked for at once."""
+BATCH: Final = 300
+"""Handles that are read by one call; with the keys beside them below what a Get takes."""
+
+_FIRST_PAUSE_S: Final = 0.02
+_LONGEST_PAUSE_S: Final = 1.0
+
+
+class Reading:
+    """Reads for a machine, until its tenure ends."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        store: StoreClient,
+        *,
+        shard: int,
+        coordinator_shards: int,
+        randomness: Randomness,
+        now: Callable[[], Now],
+    ) -> None:
+        self._machine = machine
+        self._table = machine.table
+        self._store = store
+        self._shard = shard
+        self._shards = coordinator_shards
+        self._randomness = randomness
+        self._now = now
+        self._refills = 0
+        self._rereading = False
+        self._asking = False
+
+    # At the takeover
+
+    async def load(self) -> None:
+        """Reads what is assigned, and the workers; then finds the lanes."""
+        await self._persist(self._load_sessions)
+        await self._persist(self._load_running)
+        await self._persist(self._find_lanes)
+
+    async def _load_sessions(self) -> None:
+        async for kv in self._scan(keys.sessions_prefix(self._shard)):
+            name = kv.key.rpartition(b"/")[2].decode()
+            if name not in self._machine.sessions.by_id:
+                record = SessionRecord.FromString(kv.value)
+                self._machine.roster.load(name, record, self._now())
+
+    async def _load_running(self) -> None:
+        handles = [
+            keys.handle_of_running(kv.key)
+            async for kv in self._scan(keys.running_prefix(self._shard), keys_only=True)
+        ]
+        for first in range(0, len(handles), BATCH):
+            snapshot = await self._store.get(handles[first : first + BATCH])
+            self._table.observe((kv for kv in snapshot.kvs if kv.create_revision), self._now())
+
+    async def _find_lanes(self) -> None:
+        prefix = keys.active_prefix(self._shard)
+        start, end = prefix, prefix_end(prefix)
+        while True:
+            page = await self._store.scan(start, end, limit=1, keys_only=True)
+            if not page.kvs:
+                return
+            handle = keys.parse_handle_key(page.kvs[0].key)
+            self._table.line.discover(handle.queue, handle.priority)
+            lane = keys.active_prefix(self._shard, handle.queue, handle.priority)
+            start = prefix_end(lane)
+
+    # While it lasts
+
+    def begin(self, group: asyncio.TaskGroup, done: Callable[[], object]) -> None:
+        """Starts reading whatever the machine wants read; `done` is called after each answer."""
+        if self._table.stale and not self._rereading:
+            self._rereading = True
+            group.create_task(self._reread(done))
+        if self._table.questions and not self._asking:
+            self._asking = True
+            group.create_task(self._ask(done))
+        if self._refills < MAX_REFILLS:
+            for refill in self._table.line.refills(MAX_REFILLS - self._refills):
+                self._refills += 1
+                group.create_task(self._refill(refill, done))
+
+    async def sweep(self, done: Callable[[], object]) -> None:
+        """Goes through all of `active/`, slowly and for ever."""
+        prefix = keys.active_prefix(self._shard)
+        while True:
+            started_ns = self._now().boot
+            start, end = prefix, prefix_end(prefix)
+            while start:
+                try:
+                    start = await self._sweep_page(start, end)
+                except LASTING:
+                    raise
+                except SextonError:
+                    pass  # the page is read again
+                done()
+                await asyncio.sleep(PAGE_PAUSE_S)
+            spent_s = (self._now().boot - started_ns) / 1e9
+            await asyncio.sleep(max(ROUND_S - spent_s, 0))
+
+    async def _sweep_page(self, start: bytes, end: bytes) -> bytes:
+        """Reads one page; gives where the next one begins, empty where it was the last."""
+        self._table.begin_reading()
+        try:
+            page = await self._store.scan(start, end)
+            ready = self._table.line.ready
+            self._table.observe(page.kvs, self._now())
+            self._machine.counters.found += max(self._table.line.ready - ready, 0)
+        finally:
+            self._table.end_reading()
+        return page.kvs[-1].key + b"\0" if page.next_token else b""
+
+    async def _refill(self, refill: Refill, done: Callable[[], object]) -> None:
+        self._table.begin_reading()
+        try:
+            page = await self._store.scan(refill.start, refill.end, limit=refill.limit)
+            self._table.refilled(refill, page.kvs, self._now(), more=bool(page.next_token))
+        except LASTING:
+            raise
+        except SextonError:
+            self._table.line.not_refilled(refill)
+            await asyncio.sleep(_FIRST_PAUSE_S)
+        finally:
+            self._table.end_reading()
+            self._refills -= 1
+        done()
+
+    async def _reread(self, done: Callable[[], object]) -> None:
+        stale = list(self._table.stale.values())[:BATCH]
+        try:
+            handles = [entry.key for entry in stale]
+            snapshot = await self._store.get(
+                [*handles, *(ended_run_key(entry.record) for entry in stale)]
+            )
+            now = self._now()
+            for index, entry in enumerate(stale):
+                handle, ended = snapshot.kvs[index], snapshot.kvs[len(stale) + index]
+                self._table.reread(entry.key, handle, ended, now)
+        except LASTING:
+            raise
+        except SextonError:
+            await asyncio.sleep(_LONGEST_PAUSE_S)
+        finally:
+            self._rereading = False
+        done()
+
+    async def _ask(self, done: Callable[[], object]) -> None:
+        """Finds the runs of which something is asked: in line or, for completions, ended."""
+        count = min(len(self._table.questions), BATCH)
+        questions = [self._table.questions.popleft() for _ in range(count)]
+        try:
+            states = [self._state_key(question.key) for question in questions]
+            found = await self._store.get([*(question.key for question in questions), *states])
+            ended: dict[bytes, list[Question]] = {}
+            for index, question in enumerate(questions):
+                handle, state = found.kvs[index], found.kvs[count + index]
+                if handle.create_revision:
+                    self._table.load(handle, self._now())
+                    self._table.ask(question.key, question.ask)
+                elif state.create_revision and isinstance(question.ask, Complete):
+                    ended.setdefault(self._run_key(question.key, state), []).append(question)
+                else:
+                    _answer_absent(question)
+            if ended:
+                for kv in (await self._store.get(list(ended))).kvs:
+                    _answer_from(kv, ended[kv.key])
+        except LASTING:
+            raise
+        except SextonError:
+            self._table.questions.extendleft(reversed(questions))
+            await asyncio.sleep(_LONGEST_PAUSE_S)
+        finally:
+            self._asking = False
+        done()
+
+    def _state_key(self, handle: bytes) -> bytes:
+        uid = keys.parse_handle_key(handle).uid
+        return keys.state_key(keys.shard_of(uid, self._shards), uid)
+
+    def _run_key(self, handle: bytes, state: KeyValue) -> bytes:
+        parsed = keys.parse_handle_key(handle)
+        namespace, job = job_of(state.value)
+        return keys.run_key(namespace, job, parsed.uid, parsed.run_id)
+
+    async def _scan(self, prefix: bytes, *, keys_only: bool = False) -> AsyncIterator[KeyValue]:
+        token = b""
+        while True:
+            page = await self._store.scan(
+                prefix, prefix_end(prefix), keys_only=keys_only, page_token=token
+            )
+            for kv in page.kvs:
+                yield kv
+            token = page.next_token
+            if not token:
+                return
+
+    async def _persist(self, read: Callable[[], Awaitable[None]]) -> None:
+        """Reads until it succeeds; reading twice does no harm."""
+        backoff = Backoff(self._randomness, _FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+        while True:
+            try:
+                return await read()
+            except LASTING:
+                raise
+            except SextonError:
+                await asyncio.sleep(backoff.next_s())
+
+
+def _answer_absent(question: Question) -> None:
+    if isinstance(question.ask, Complete):
+        question.ask.answer(False, None)
+    elif question.ask.answer is not None:
+        question.ask.answer(None)
+
+
+def _answer_from(kv: KeyValue, questions: Sequence[Question]) -> None:
+    """Answers completions from the record of a run that has ended."""
+    for question in questions:
+        if kv.create_revision:
+            run = decode_run(RunRecord.FromString(kv.value), kv.mod_revision)
+            answer_ended(run, question.ask)
+        else:
+            _answer_absent(question)

@@ -1,0 +1,303 @@
+"""The queue's servicers: wire in, machine, wire out."""
+# ruff: noqa: N802 - the methods have the names of the protocol
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import Any, Final
+
+from sexton.errors import (
+    DeadlineExceeded,
+    InvalidArgument,
+    NotLeader,
+    Overloaded,
+    TooLarge,
+)
+from sexton.internal.v1 import coordinator_pb2, coordinator_pb2_grpc, queue_pb2, queue_pb2_grpc
+from sexton.v1 import run_pb2, scheduler_pb2, worker_pb2, worker_pb2_grpc
+from sexton_core.words import RunState
+from sexton_queue import _wire as wire
+from sexton_queue.describe import describe
+from sexton_queue.entries import Complete, End
+from sexton_queue.owner import Owner
+from sexton_queue.sessions import Session
+from sexton_queue.streams import LeaderStream, Outbox, Ref, WorkerStream
+from sexton_queue.tenure import PACE_S, Tenure
+from sexton_records.runs import STATES
+from sexton_runtime.randomness import Randomness
+
+WORKERS: Final = "sexton.v1.WorkerService"
+QUEUES: Final = "sexton.internal.v1.QueueService"
+MEMBERS: Final = "sexton.internal.v1.MemberService"
+
+HELLO_TIMEOUT_S: Final = 10.0
+"""A stream on which nobody introduces himself within this is ended."""
+MAX_STREAMS: Final = 20_000
+"""Streams open at once."""
+
+_SESSION_BYTES: Final = 12
+
+
+class Servicer(
+    worker_pb2_grpc.WorkerServiceServicer,
+    queue_pb2_grpc.QueueServiceServicer,
+    coordinator_pb2_grpc.MemberServiceServicer,
+):
+    """Serves whatever tenure the owner has."""
+
+    def __init__(
+        self, owner: Owner, randomness: Randomness, member: Callable[[], scheduler_pb2.Member]
+    ) -> None:
+        self._owner = owner
+        self._randomness = randomness
+        self._member = member
+
+    async def Pull(
+        self, request_iterator: Any, _context: Any
+    ) -> AsyncIterator[worker_pb2.PullResponse]:
+        """Hands runs to a worker."""
+        await self._owner.require()
+        requests = aiter(request_iterator)
+        hello = wire.hello_from(await _first(requests))
+        tenure = await self._owner.require()
+        if hello.owner_token > tenure.token:
+            raise NotLeader
+        wake = asyncio.Event()
+        stream = WorkerStream(wake.set)
+        _admit(tenure, stream)
+        session = tenure.machine.roster.hello(
+            hello.session,
+            hello.record,
+            hello.held,
+            stream,
+            tenure.now(),
+            new_id=self._randomness.token_hex(_SESSION_BYTES),
+        )
+        reader = asyncio.create_task(
+            _pass_on(stream, _hear_worker(requests, tenure, session, stream))
+        )
+        tenure.wake()
+        try:
+            while True:
+                await wake.wait()
+                wake.clear()
+                if stream.error is not None:
+                    raise stream.error
+                handing_over = stream.reconnect
+                if not handing_over:
+                    tenure.require()
+                for response in wire.pull_responses(stream, tenure.token, self._owner.times):
+                    yield response
+                if handing_over or stream.finished:
+                    return
+                await asyncio.sleep(PACE_S)
+        finally:
+            tenure.drop(stream)
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
+            tenure.machine.roster.disconnected(session, stream, tenure.now())
+            tenure.wake()
+
+    async def Push(
+        self, request_iterator: Any, _context: Any
+    ) -> AsyncIterator[queue_pb2.PushResponse]:
+        """Takes a leader's hints, and gives it the settled notices."""
+        await self._owner.require()
+        requests = aiter(request_iterator)
+        first = await _first(requests)
+        if not first.HasField("hello") or first.hello.shard < 0 or first.hello.leader_token < 1:
+            raise InvalidArgument("hello", "nothing of use", "shard and token of a leader")
+        tenure = await self._owner.require()
+        wake = asyncio.Event()
+        stream = LeaderStream(wake.set, first.hello.shard, first.hello.leader_token)
+        _admit(tenure, stream)
+        table = tenure.machine.table
+        reader = None
+        try:
+            table.follow(stream)
+            reader = asyncio.create_task(_pass_on(stream, _hear_leader(requests, tenure)))
+            yield queue_pb2.PushResponse(owner_token=tenure.token)
+            while True:
+                await wake.wait()
+                wake.clear()
+                if stream.error is not None:
+                    raise stream.error
+                tenure.require()
+                for response in wire.push_responses(stream):
+                    yield response
+                if stream.finished:
+                    return
+                await asyncio.sleep(PACE_S)
+        finally:
+            tenure.drop(stream)
+            table.unfollow(stream)
+            if reader is not None:
+                reader.cancel()
+                await asyncio.gather(reader, return_exceptions=True)
+
+    async def EndRuns(
+        self, request: queue_pb2.EndRunsRequest, _context: Any
+    ) -> queue_pb2.EndRunsResponse:
+        """Asks for the end of runs, and answers when that is durable."""
+        if not request.ends:
+            raise InvalidArgument("ends", (), f"1 to {wire.MAX_ENDS} runs")
+        if len(request.ends) > wire.MAX_ENDS:
+            raise TooLarge("ends", len(request.ends), wire.MAX_ENDS, "runs")
+        wire.check_ends(request.ends)
+        tenure = await self._owner.require()
+        loop = asyncio.get_running_loop()
+        answers: list[asyncio.Future[RunState | None]] = []
+        for end in request.ends:
+            answer: asyncio.Future[RunState | None] = loop.create_future()
+            answers.append(answer)
+            _ask_end(tenure, end, partial(_resolve, answer))
+        tenure.wake()
+        ended = asyncio.ensure_future(tenure.ended.wait())
+        together = asyncio.gather(*answers)
+        try:
+            await asyncio.wait((together, ended), return_when=asyncio.FIRST_COMPLETED)
+            if not together.done():
+                raise NotLeader
+            states = together.result()
+        finally:
+            ended.cancel()
+            together.cancel()
+            await asyncio.gather(ended, together, return_exceptions=True)
+        unknown = run_pb2.RUN_STATE_UNSPECIFIED
+        return queue_pb2.EndRunsResponse(
+            results=[
+                queue_pb2.EndResult(state=unknown if state is None else STATES[state])
+                for state in states
+            ]
+        )
+
+    async def DescribeQueues(
+        self, _request: queue_pb2.DescribeQueuesRequest, _context: Any
+    ) -> queue_pb2.DescribeQueuesResponse:
+        """Tells how the queues are."""
+        tenure = await self._owner.require()
+        return describe(tenure.machine, tenure.token, tenure.now())
+
+    async def DescribeMember(
+        self, _request: coordinator_pb2.DescribeMemberRequest, _context: Any
+    ) -> coordinator_pb2.DescribeMemberResponse:
+        """Tells who this replica is."""
+        return coordinator_pb2.DescribeMemberResponse(member=self._member())
+
+
+def _admit(tenure: Tenure, stream: Outbox) -> None:
+    if len(tenure.streams) >= MAX_STREAMS:
+        raise Overloaded(f"{MAX_STREAMS:,} streams are open here; try again later")
+    tenure.streams[stream] = None
+
+
+async def _first(requests: Any) -> Any:
+    """Gives the first message of a stream."""
+    try:
+        async with asyncio.timeout(HELLO_TIMEOUT_S):
+            return await anext(requests)
+    except StopAsyncIteration:
+        raise InvalidArgument("hello", "nothing", "hello in the first message") from None
+    except TimeoutError:
+        raise DeadlineExceeded(f"no hello came within {HELLO_TIMEOUT_S:g} s") from None
+
+
+async def _pass_on(stream: Outbox, listening: Awaitable[None]) -> None:
+    """Listens to the peer; its end, of whatever kind, ends the stream."""
+    try:
+        await listening
+    except Exception as error:  # noqa: BLE001 - passed on: the stream's own end
+        stream.end(error)
+    else:
+        stream.finish()
+
+
+async def _hear_worker(
+    requests: Any, tenure: Tenure, session: Session, stream: WorkerStream
+) -> None:
+    """Takes what a worker says until it says no more."""
+    heartbeat = 0
+    async for request in requests:
+        tenure.require()
+        wire.check_pull(request)
+        if session.stream is not stream or session.ended:
+            return
+        if session.greeting is not None:
+            raise InvalidArgument("hello", "a message before welcome", "nothing before it")
+        if request.heartbeat:
+            if request.heartbeat <= heartbeat:
+                expected = f"a number above {heartbeat}"
+                raise InvalidArgument("heartbeat", request.heartbeat, expected)
+            heartbeat = request.heartbeat
+        _take(request, tenure, session, stream)
+        tenure.wake()
+        if request.closing:
+            return
+
+
+def _take(
+    request: worker_pb2.PullRequest, tenure: Tenure, session: Session, stream: WorkerStream
+) -> None:
+    roster, table, now = tenure.machine.roster, tenure.machine.table, tenure.now()
+    if session.credits + request.credits > session.slots:
+        raise InvalidArgument(
+            "credits", session.credits + request.credits, f"in all at most {session.slots} slots"
+        )
+    for completion in request.completions:
+        handle = completion.attempt.handle
+        if handle not in table.by_key and not table.is_handle(handle):
+            raise InvalidArgument("completions.attempt.handle", handle, "a handle of this queue")
+    if request.heartbeat:
+        roster.hear(session, stream, request.heartbeat, now)
+    for started in request.started:
+        roster.started(stream, wire.ref_from(started), now)
+    for completion in request.completions:
+        ref = wire.ref_from(completion.attempt)
+        answer = partial(_answer, stream, ref)
+        table.ask_or_read(ref.handle, Complete(ref.token, wire.report_from(completion), answer))
+    for returned in request.returned:
+        roster.returned(wire.ref_from(returned))
+    for progress in request.progress:
+        ref = wire.ref_from(progress.attempt)
+        roster.progressed(stream, ref, progress.fraction, progress.message)
+    if request.credits:
+        roster.grant(session, request.credits)
+    if request.closing:
+        roster.end(session, "its worker has closed it")
+
+
+async def _hear_leader(requests: Any, tenure: Tenure) -> None:
+    """Takes a leader's hints until there are no more."""
+    table = tenure.machine.table
+    async for request in requests:
+        tenure.require()
+        wire.check_ends(request.ends)
+        for run in request.runs:
+            if not table.is_handle(run.handle):
+                raise InvalidArgument("runs.handle", run.handle, "a handle of this shard")
+            tenure.machine.counters.arrived += 1
+            table.arrive(run.handle, run.revision, run.record, tenure.now())
+        for end in request.ends:
+            _ask_end(tenure, end, None)
+        tenure.wake()
+
+
+def _ask_end(
+    tenure: Tenure, end: queue_pb2.EndRequest, answer: Callable[[RunState | None], object] | None
+) -> None:
+    table = tenure.machine.table
+    if not table.is_handle(end.handle):
+        raise InvalidArgument("ends.handle", end.handle, "a handle of this shard")
+    terminate = end.mode == run_pb2.CANCEL_MODE_TERMINATE
+    table.ask_or_read(end.handle, End(terminate, end.reason, answer))
+
+
+def _answer(stream: WorkerStream, ref: Ref, accepted: bool, state: RunState | None) -> None:  # noqa: FBT001 - a callback
+    stream.answer(ref, state, accepted=accepted)
+
+
+def _resolve(answer: asyncio.Future[RunState | None], state: RunState | None) -> None:
+    if not answer.done():
+        answer.set_result(state)

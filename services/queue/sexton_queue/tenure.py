@@ -1,0 +1,204 @@
+"""One tenure of the shard's lease: loads, decides, commits, reads; ends with the lease.
+
+Cost is messages per second: an idle tenure commits at once, then at most one commit every few
+milliseconds carries what has gathered, with two of them under way. Nothing is done for a run alone:
+no task, no timer, no log line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from sexton.errors import NotLeader, SextonError
+from sexton_queue.changes import Change
+from sexton_queue.entries import Now
+from sexton_queue.machine import MAX_CHANGES, Machine
+from sexton_queue.reading import Reading
+from sexton_queue.streams import Outbox, WorkerStream
+from sexton_runtime.clock import Clock
+from sexton_runtime.kv.client import StoreClient
+from sexton_runtime.kv.held_lease import HeldLease
+from sexton_runtime.kv.types import TxnResult
+from sexton_runtime.kv.watcher import LASTING
+from sexton_runtime.randomness import Randomness
+
+PACE_S: Final = 0.003
+"""Least time between two commits, and between two messages on a stream."""
+MAX_OUTSTANDING: Final = 2
+"""Commits under way: one is being made durable, one waits behind it."""
+COMMIT_TIMEOUT_S: Final = 10.0
+
+_LONGEST_SLEEP_S: Final = 1.0
+"""The clocks are looked at this often: asyncio's stands still during a suspension."""
+_FAREWELL_S: Final = 0.5
+"""How long a hand-over waits until workers have been told to reconnect."""
+_QUIET_S: Final = 1.0
+"""How long a hand-over waits for what is under way."""
+_NS: Final = 1_000_000_000
+
+
+class Tenure:
+    """The owner of a shard, from the grant of the lease to its loss."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        lease: HeldLease,
+        store: StoreClient,
+        *,
+        shard: int,
+        coordinator_shards: int,
+        clock: Clock,
+        randomness: Randomness,
+    ) -> None:
+        self.machine = machine
+        self.lease = lease
+        self.loaded = asyncio.Event()
+        """Set once everything is known that must be before the first assignment."""
+        self.ended = asyncio.Event()
+        self.streams: dict[Outbox, None] = {}
+        self._store = store
+        self._clock = clock
+        self._wake = asyncio.Event()
+        self._outstanding = 0
+        self._settled = asyncio.Event()
+        self._reading = Reading(
+            machine,
+            store,
+            shard=shard,
+            coordinator_shards=coordinator_shards,
+            randomness=randomness,
+            now=self.now,
+        )
+        self._closed = False
+
+    @property
+    def token(self) -> int:
+        """The owner's fencing token."""
+        return self.lease.token
+
+    def acting(self) -> bool:
+        """Tells whether the owner may act. Ask after every wait."""
+        return self.loaded.is_set() and not self._closed and self.lease.still_held()
+
+    def require(self) -> None:
+        """Raises `NotLeader` where the owner may not act."""
+        if not self.acting():
+            raise NotLeader
+
+    def now(self) -> Now:
+        """Reads both clocks."""
+        return Now(self._store.mesh_time.now_ns(), self._clock.boot_ns())
+
+    def wake(self) -> None:
+        """Has the machine asked what is to be done."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Owns the shard until the lease is lost; raises what trying again does not cure."""
+        serving = asyncio.create_task(self._serve())
+        lost = asyncio.create_task(self.lease.lost.wait())
+        try:
+            await asyncio.wait((serving, lost), return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                await serving
+        finally:
+            self._closed = True
+            self.ended.set()
+            for task in (serving, lost):
+                task.cancel()
+            await asyncio.gather(serving, lost, return_exceptions=True)
+
+    async def hand_over(self) -> None:
+        """Stops deciding, lets what is under way be settled, and gives the lease back.
+
+        Then workers are told to reconnect: their runs and sessions go on with the next owner.
+        """
+        self.machine.frozen = True
+        try:
+            async with asyncio.timeout(_QUIET_S):
+                while self._outstanding:
+                    await self._something_settled()
+        except TimeoutError:
+            pass
+        for stream in list(self.streams):
+            if isinstance(stream, WorkerStream):
+                stream.reconnect = True
+        await self.lease.release()
+        for stream in list(self.streams):
+            stream.wake()
+        try:
+            async with asyncio.timeout(_FAREWELL_S):
+                while any(isinstance(stream, WorkerStream) for stream in self.streams):
+                    await self._something_settled()
+        except TimeoutError:
+            pass
+
+    async def _something_settled(self) -> None:
+        self._settled.clear()
+        await self._settled.wait()
+
+    def drop(self, stream: Outbox) -> None:
+        """Forgets a stream that has ended."""
+        del self.streams[stream]
+        self._settled.set()
+
+    def end_streams(self, error: SextonError) -> None:
+        """Ends all streams; those that are told to reconnect end after that."""
+        for stream in list(self.streams):
+            if not (isinstance(stream, WorkerStream) and stream.reconnect):
+                stream.end(error)
+
+    # Inside
+
+    async def _serve(self) -> None:
+        await self._reading.load()
+        self.loaded.set()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._reading.sweep(self.wake))
+            while True:
+                await self._sleep()
+                if not self.lease.still_held():
+                    await self.lease.lost.wait()
+                self._reading.begin(group, self.wake)
+                if self._outstanding >= MAX_OUTSTANDING:
+                    continue
+                found = self.machine.decide(self.now())
+                if not found:
+                    continue
+                self._outstanding += 1
+                group.create_task(self._commit(found))
+                if len(found) >= MAX_CHANGES:
+                    self._wake.set()
+                await asyncio.sleep(PACE_S)
+
+    async def _sleep(self) -> None:
+        """Returns when something has happened or is due."""
+        now = self.now()
+        mesh, boot = self.machine.next_wake()
+        pause_s = min((mesh - now.mesh) / _NS, (boot - now.boot) / _NS, _LONGEST_SLEEP_S)
+        if pause_s > 0 and not self._wake.is_set():
+            try:
+                async with asyncio.timeout(pause_s + 1e-5):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+        self._wake.clear()
+
+    async def _commit(self, found: Sequence[Change]) -> None:
+        results: Sequence[TxnResult] | None = None
+        try:
+            results = await self.lease.commit(
+                [change.txn for change in found], timeout_s=COMMIT_TIMEOUT_S
+            )
+        except LASTING:
+            raise
+        except SextonError:
+            results = None
+        self._outstanding -= 1
+        self._settled.set()
+        if self.lease.still_held():
+            self.machine.settle(found, results, self.now())
+            self.wake()
