@@ -63,6 +63,7 @@ class Gate:
         "_buffered",
         "_created",
         "_job",
+        "_limit",
         "_now",
         "_ranges",
         "_requires",
@@ -74,9 +75,15 @@ class Gate:
     )
 
     def __init__(
-        self, job: Job, state: JobState, now: Instant, ended: Collection[RunId] = ()
+        self,
+        job: Job,
+        state: JobState,
+        now: Instant,
+        ended: Collection[RunId] = (),
+        limit: int = ACTIONS_LIMIT,
     ) -> None:
         self._job = job
+        self._limit = limit
         self._state = state
         self._now = now
         self.live = [handle for handle in state.live if handle.run_id not in ended]
@@ -93,7 +100,7 @@ class Gate:
         """Tells whether the verdict is as large as a commit may be."""
         return (
             len(self._runs) + len(self._ranges) + len(self._buffered) + len(self._unbuffered)
-            >= ACTIONS_LIMIT
+            >= self._limit
         )
 
     def start_buffered(self) -> None:

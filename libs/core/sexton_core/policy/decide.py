@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from sexton_core.ids import RunId, manual_run_id, scheduled_run_id
 from sexton_core.instants import SECOND, Instant
-from sexton_core.policy._gate import Candidate, Gate, Moved
+from sexton_core.policy._gate import ACTIONS_LIMIT, Candidate, Gate, Moved
 from sexton_core.policy._plan import Pass, Plan, Step, end_of
 from sexton_core.policy.job import Job
 from sexton_core.policy.state import Admission, DecisionRange, JobState, Rule, Verdict
@@ -13,7 +13,12 @@ from sexton_core.words import Decision, Origin, Overlap, Reason
 
 
 def decide(
-    job: Job, state: JobState, now: Instant, ended: Collection[RunId] = frozenset()
+    job: Job,
+    state: JobState,
+    now: Instant,
+    ended: Collection[RunId] = frozenset(),
+    *,
+    limit: int = ACTIONS_LIMIT,
 ) -> Verdict:
     """Decides about everything that is due at `now`, as far as it fits one commit.
 
@@ -26,10 +31,11 @@ def decide(
         state: as last read; the commit compares its revision.
         now: mesh time, never later than the real one.
         ended: runs of `state.live` that are known to have ended. Leaving one out is safe.
+        limit: of starts in one verdict, for runs so large that fewer fit one commit.
 
     """
     timeline = Timeline(job, state.rules)
-    gate = Gate(job, state, now, ended)
+    gate = Gate(job, state, now, ended, limit)
     if state.paused_at is not None:
         return gate.verdict(None)
     gate.start_buffered()
@@ -61,6 +67,7 @@ def trigger(
     overlap: Overlap | None = None,
     nominal: Instant | None = None,
     ended: Collection[RunId] = frozenset(),
+    limit: int = ACTIONS_LIMIT,
 ) -> tuple[Verdict, Admission]:
     """Starts a run because somebody asks for it, through the same gate.
 
