@@ -82,6 +82,7 @@ def trigger(
         overlap: instead of the job's policy, for this start only.
         nominal: of the run that this one repeats; None: the second of the request.
         ended: as in `decide`.
+        limit: as in `decide`.
 
     Raises:
         PolicyError: `overlap` contradicts the job.
@@ -89,7 +90,7 @@ def trigger(
     """
     overlap = overlap or job.current.overlap
     job.check_overlap(overlap)
-    gate = Gate(job, state, now, ended)
+    gate = Gate(job, state, now, ended, limit)
     if state.paused_at is None:
         gate.start_buffered()
     second = now - now % SECOND
