@@ -100,7 +100,7 @@ def first_at_or_after(zone: Zone, rule: DstRule, walls: WallTimes, second: int) 
     """Returns the first second, not earlier than `second`, at which one of the wall times happens.
 
     Bounded: one question to `walls` per stretch of the zone that could hold the answer, and never
-    a stretch before the next wall time. None beyond the year 9999.
+    a stretch before the next wall time. None beyond the year 2261.
     """
     once = rule is not DstRule.LITERAL
     while second <= MAX_SECOND:

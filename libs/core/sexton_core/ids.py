@@ -135,7 +135,7 @@ def format_time(instant: Instant) -> str:
     Remembered, because many jobs share a nominal time.
     """
     assert instant % SECOND == 0, "an id names whole seconds"
-    assert MIN_INSTANT <= instant <= MAX_INSTANT, "an id names a time from 1970 to 9999"
+    assert MIN_INSTANT <= instant <= MAX_INSTANT, "an id names a time from 1970 to 2261"
     moment = datetime.fromtimestamp(instant // SECOND, UTC)
     return (
         f"{moment.year:04}{moment.month:02}{moment.day:02}"

@@ -1,6 +1,6 @@
 """Instants and durations: integers of nanoseconds, and the texts that stand for them.
 
-An instant counts from 1970-01-01T00:00:00Z, leap seconds ignored, up to the end of the year 9999.
+An instant counts from 1970-01-01T00:00:00Z, leap seconds ignored, up to the end of the year 2261.
 Integers, because two aware datetimes of one zone subtract as wall clocks, and floats lose
 nanoseconds from the year 1970 on.
 """
@@ -28,8 +28,8 @@ WEEK: Final = 7 * DAY
 MIN_INSTANT: Final[Instant] = 0
 """1970-01-01T00:00:00Z."""
 
-MAX_INSTANT: Final[Instant] = 253_402_300_799 * SECOND
-"""9999-12-31T23:59:59Z, the last second that a datetime can name."""
+MAX_INSTANT: Final[Instant] = 9_214_646_399 * SECOND
+"""2261-12-31T23:59:59Z: the last year whose nanoseconds all fit the 64 bits of a record."""
 
 MAX_DURATION: Final[Duration] = MAX_INSTANT
 """No span between two instants is longer."""
@@ -63,7 +63,7 @@ def from_datetime(moment: datetime) -> Instant:
     """Returns the instant of an aware datetime, of any zone and with its fold respected.
 
     Raises:
-        ScheduleError: the datetime is naive, or outside 1970 to 9999.
+        ScheduleError: the datetime is naive, or outside 1970 to 2261.
     """
     if moment.tzinfo is None:
         raise ScheduleError("instant", moment.isoformat(), "a datetime with a time zone")
@@ -95,7 +95,7 @@ def parse_instant(text: str, *, field: str = "instant") -> Instant:
     """Reads RFC 3339: date, time, an optional fraction of up to nine digits, and an offset.
 
     Raises:
-        ScheduleError: the text is something else, has no offset, or is outside 1970 to 9999.
+        ScheduleError: the text is something else, has no offset, or is outside 1970 to 2261.
     """
     match = _INSTANT.fullmatch(text) if len(text) <= _LONGEST_TEXT else None
     expected = "a time with its offset, such as 2026-11-29T03:00:00Z or 2026-11-29T04:00:00+01:00"
@@ -160,4 +160,4 @@ def _bounded(instant: int, shown: str, field: str = "instant") -> Instant:
 
 
 def _outside(shown: str, field: str = "instant") -> ScheduleError:
-    return ScheduleError(field, shown, "a time between 1970-01-01 and 9999-12-31, in UTC")
+    return ScheduleError(field, shown, "a time between 1970-01-01 and 2261-12-31, in UTC")

@@ -32,7 +32,7 @@ _NEVER_ZONES = frozenset({"Factory", "localtime"})
 
 _LEAST_GROWTH: Final = 50
 """Years. The table of a zone with a yearly rule grows as far as it is asked, by at least this and
-by at least a half, so that a walk to the year 9999 copies it a dozen times."""
+by at least a half, so that a walk to the year 2261 copies it a dozen times."""
 
 _YEAR_SECONDS: Final = 31_556_952
 _LONGEST_NAME: Final = 64

@@ -229,7 +229,7 @@ def test_a_long_run_is_skipped_over_waited_for_or_stopped_as_declared():
 
 def test_a_start_in_1970_asks_for_nothing_before_the_job_s_creation():
     text = "jobs:\n- {name: ping, task: {shell: x}, catch_up: {policy: all, window: 24h}, "
-    bounds = "start: 1970-01-01T00:00:00Z, end: 9999-12-31T23:59:59Z"
+    bounds = "start: 1970-01-01T00:00:00Z, end: 2261-12-31T23:59:59Z"
     file = load(f"{text}schedule: {{every: 1s, {bounds}}}}}\n")
     (found,) = simulate(file.jobs, BEGIN, BEGIN + 5 * SECOND).jobs
     assert started(found) == [(n, n) for n in range(1, 6)]

@@ -35,7 +35,7 @@ from sexton_core.instants import (
         ("2026-11-29 03:00:00z", 1_795_921_200 * SECOND),
         ("1970-01-01T00:00:00.000000001Z", 1),
         ("1970-01-01T00:00:00.5Z", 500 * MILLISECOND),
-        ("9999-12-31T23:59:59Z", MAX_INSTANT),
+        ("2261-12-31T23:59:59Z", MAX_INSTANT),
         ("1970-01-01T05:30:00+05:30", 0),
     ],
 )
@@ -58,7 +58,7 @@ def test_rfc_3339_is_read(text: str, instant: int) -> None:
         "2026-11-29T03:00:00.0000000001Z",
         "1969-12-31T23:59:59Z",
         "1970-01-01T00:00:00+00:01",
-        "9999-12-31T23:59:59-00:01",
+        "2261-12-31T23:59:59-00:01",
         "0000-01-01T00:00:00Z",
         "\u0662026-11-29T03:00:00Z",
         "2026-11-29T03:00:00Z" + " " * 10_000,
@@ -79,7 +79,7 @@ def test_an_instant_comes_back_from_its_text(instant: int) -> None:
 def test_the_text_of_an_instant_has_no_needless_fraction() -> None:
     assert format_instant(0) == "1970-01-01T00:00:00Z"
     assert format_instant(1_500 * MILLISECOND) == "1970-01-01T00:00:01.5Z"
-    assert format_instant(MAX_INSTANT) == "9999-12-31T23:59:59Z"
+    assert format_instant(MAX_INSTANT) == "2261-12-31T23:59:59Z"
 
 
 def test_datetimes_keep_their_zone_and_lose_nothing_above_a_microsecond() -> None:
@@ -99,12 +99,12 @@ def test_a_naive_datetime_is_refused() -> None:
     "moment",
     [
         datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC),
-        datetime(9999, 12, 31, 23, 59, 59, tzinfo=timezone(timedelta(hours=-1))),
+        datetime(2261, 12, 31, 23, 59, 59, tzinfo=timezone(timedelta(hours=-1))),
         datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=1))),
     ],
 )
 def test_a_datetime_outside_the_calendar_is_refused(moment: datetime) -> None:
-    with pytest.raises(ScheduleError, match="between 1970-01-01 and 9999-12-31"):
+    with pytest.raises(ScheduleError, match="between 1970-01-01 and 2261-12-31"):
         from_datetime(moment)
 
 

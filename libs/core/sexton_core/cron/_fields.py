@@ -33,7 +33,7 @@ WEEKDAY_NAMES: Final = (
 )
 
 FIRST_YEAR: Final = 1970
-LAST_YEAR: Final = 9999
+LAST_YEAR: Final = 2261
 
 _HASHED_DAYS: Final = 28
 """`H` as a day of month stays within the days that every month has."""

@@ -80,7 +80,7 @@ class CronWalls:
         return self._year_kinds == 0 or self._years == 0
 
     def at_or_after(self, wall: int) -> int | None:
-        """Returns the first matching wall second not earlier than `wall`, up to the year 9999."""
+        """Returns the first matching wall second not earlier than `wall`, up to the year 2261."""
         if wall > _LAST_WALL:
             return None
         day, second = divmod(max(wall, _FIRST_WALL), DAY_SECONDS)

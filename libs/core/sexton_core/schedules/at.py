@@ -23,14 +23,14 @@ class AtSchedule:
 
         Raises:
             ScheduleError: there are more than `MAX_INSTANTS`, or one is not a whole second from
-                1970 to 9999.
+                1970 to 2261.
         """
         self.instants: Final = tuple(sorted(set(instants)))
         if len(self.instants) > MAX_INSTANTS:
             raise ScheduleError("at", len(self.instants), f"at most {MAX_INSTANTS:,} instants")
         for instant in self.instants:
             if instant % SECOND or not MIN_INSTANT <= instant <= MAX_INSTANT:
-                raise ScheduleError("at", instant, "whole seconds from 1970 to 9999")
+                raise ScheduleError("at", instant, "whole seconds from 1970 to 2261")
 
     def next_after(self, t: Instant) -> Instant | None:
         """Returns the first instant later than `t`."""

@@ -19,11 +19,11 @@ class Bounded:
         """Checks the bounds.
 
         Raises:
-            ScheduleError: one is not a whole second from 1970 to 9999, or the end comes first.
+            ScheduleError: one is not a whole second from 1970 to 2261, or the end comes first.
         """
         for field, bound in (("start", start), ("end", end)):
             if bound is not None and (bound % SECOND or not MIN_INSTANT <= bound <= MAX_INSTANT):
-                raise ScheduleError(field, bound, "a whole second from 1970 to 9999")
+                raise ScheduleError(field, bound, "a whole second from 1970 to 2261")
         if start is not None and end is not None and end < start:
             raise ScheduleError(
                 "end", format_instant(end), f"a time after the start, {format_instant(start)}"

@@ -13,7 +13,7 @@ from sexton_core.errors import ScheduleError
 from sexton_core.schedules.spec import CalendarTiming, CalendarUnit, ShortMonth
 
 MAX_COUNT: Final = 10_000
-"""The largest interval, in its unit; no later one could fire twice before the year 9999."""
+"""The largest interval, in its unit; no later one could fire twice before the year 2261."""
 
 _LAST_DAY: Final = MAX_SECOND // DAY_SECONDS + 2
 """Beyond every wall time of the calendar in any zone."""

@@ -24,7 +24,7 @@ LIMITS = {
     "day of month": (1, 31),
     "month": (1, 12),
     "day of week": (0, 7),
-    "year": (1970, 9999),
+    "year": (1970, 2261),
 }
 HASHED = {**LIMITS, "day of month": (1, 28), "day of week": (0, 6)}
 FIVE = ["minute", "hour", "day of month", "month", "day of week"]

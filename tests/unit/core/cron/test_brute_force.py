@@ -156,6 +156,6 @@ def test_a_time_that_is_always_skipped_is_given_up_at_the_end_of_the_calendar() 
     # The last Sunday of March at 02:30 is in the gap in every year.
     walls = CountingWalls(build_cron("30 2 * 3 SUNL").walls)
     zone = get_zone("Europe/Berlin")
-    start = parse_instant("9000-01-01T00:00:00Z") // SECOND
+    start = parse_instant("2000-01-01T00:00:00Z") // SECOND
     assert first_at_or_after(zone, DstRule.SKIP, walls, start) is None
-    assert walls.questions <= 3_000, "at most three a year"
+    assert walls.questions <= 3 * 262, "at most three a year"
