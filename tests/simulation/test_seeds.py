@@ -30,7 +30,7 @@ FORMERLY_FAILING = (
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))
 def test_every_promise_holds_and_a_seed_is_one_history(seed: int) -> None:
-    plan = plan_of(seed, duration_s=15, quiet_s=3)
+    plan = plan_of(seed, duration_s=12, quiet_s=3)
     outcome = run(seed, plan)
     assert outcome.verdict.ok, f"seed {seed}: {outcome.verdict}"
     assert run(seed, plan).event_log_hash == outcome.event_log_hash

@@ -16,6 +16,8 @@ from pathlib import Path
 
 from sexton_sim.world import Outcome, plan_of, run
 
+_DEFAULT_SEEDS = 20
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs what the command line asks for; gives the exit code."""
@@ -48,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m sexton_sim", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=20, help="how many seeds (default 20)")
+    many = "how many seeds (default 20; with --minutes as many as there is time for)"
+    parser.add_argument("--seeds", type=int, help=many)
     parser.add_argument("--from", type=int, default=1, dest="first", help="the first (default 1)")
     parser.add_argument("--minutes", type=float, help="stop beginning new seeds after so long")
     parser.add_argument("--duration", type=float, default=60.0, help="virtual seconds of faults")
@@ -60,7 +63,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _seeds(options: argparse.Namespace, began: float) -> Iterator[int]:
-    for seed in itertools.islice(itertools.count(options.first), options.seeds):
+    number = options.seeds
+    if number is None and options.minutes is None:
+        number = _DEFAULT_SEEDS
+    for seed in itertools.islice(itertools.count(options.first), number):
         if options.minutes is not None and time.monotonic() - began > options.minutes * 60:
             return
         yield seed
