@@ -23,7 +23,7 @@ from sexton_runtime.telemetry import TelemetryConfig, open_telemetry
 from sexton_runtime.version import software_version
 from sexton_store.app import Store, prefer_writer_thread
 from sexton_store.backup_stream import BackupStream
-from sexton_store.cluster import NewerFormatError
+from sexton_store.cluster import NewerFormatError, ShardsFixedError
 from sexton_store.config import StoreConfig
 from sexton_store.disk import DamagedError, DiskFailedError, DiskFullError
 from sexton_store.folder import FolderLockedError
@@ -33,6 +33,7 @@ from sexton_store.lmdb_disk import LmdbDisk
 _CANNOT_START = (
     FolderLockedError,
     NewerFormatError,
+    ShardsFixedError,
     DamagedError,
     DiskFullError,
     DiskFailedError,

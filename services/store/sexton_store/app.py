@@ -25,7 +25,7 @@ from sexton_store.disk import Disk
 from sexton_store.engine import EmbeddedEngine
 from sexton_store.rpc import SERVICE, Backups, StoreServicer
 
-SWITCH_INTERVAL_S = 0.0005
+SWITCH_INTERVAL_S = 0.0001
 """How long the event loop may keep the interpreter from the writer thread. At Python's default of
 5 ms a busy loop makes every call of the writer into LMDB wait that long."""
 

@@ -15,7 +15,7 @@ from sexton_store.mesh_clock import SECOND_NS, ClockRecord
 
 FORMAT_VERSION = 1
 """The format of the data that this software writes, and the newest that it reads."""
-MAX_SHARDS = 1_024
+MAX_SHARDS = 1_000
 RESTORED_REVISIONS_PER_SECOND = 2**21
 """A restore moves the revision on to unix seconds times this: faster than any store can write, so
 that it lies above everything that was ever given out, also by a store that is gone."""
@@ -35,6 +35,16 @@ class NewerFormatError(Exception):
         self.found = found
 
 
+class ShardsFixedError(Exception):
+    """The configuration asks for other shards than the data was created with."""
+
+    def __init__(self, kind: str, asked: int, fixed: int) -> None:
+        super().__init__(
+            f"{kind} is {asked}, but the data was created with {fixed} and every key says so: "
+            f"leave it out, or set it to {fixed}"
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
     """What does not change while a store runs (see ``cluster.proto``)."""
@@ -46,6 +56,18 @@ class Cluster:
     coordinator_shards: int
     queue_shards: int
 
+    def check_shards(self, coordinator_shards: int | None, queue_shards: int | None) -> None:
+        """Checks what a configuration asks for (None: nothing) against what was created.
+
+        Raises `ShardsFixedError`.
+        """
+        for kind, asked, fixed in (
+            ("coordinator_shards", coordinator_shards, self.coordinator_shards),
+            ("queue_shards", queue_shards, self.queue_shards),
+        ):
+            if asked is not None and asked != fixed:
+                raise ShardsFixedError(kind, asked, fixed)
+
 
 class ClusterState(NamedTuple):
     """A cluster record, read."""
@@ -56,7 +78,7 @@ class ClusterState(NamedTuple):
 
 
 def create(randomness: Randomness, *, coordinator_shards: int, queue_shards: int) -> Cluster:
-    """Makes a new cluster. Raises `ValueError` where a number of shards is not 1 to 1,024."""
+    """Makes a new cluster. Raises `ValueError` where a number of shards is not 1 to 1,000."""
     for name, shards in (("coordinator", coordinator_shards), ("queue", queue_shards)):
         if not 1 <= shards <= MAX_SHARDS:
             raise ValueError(f"{shards} {name} shards can't be; use 1 to {MAX_SHARDS:,}")

@@ -28,11 +28,11 @@ class StoreConfig:
         Path | None, Field(description="folder for one line per commit, for `sexton verify`")
     ] = None
     coordinator_shards: Annotated[
-        int, Field(ge=1, le=1024, description="fixed when the data is created")
-    ] = 1
+        int | None, Field(ge=1, le=1000, description="fixed when the data is created; 1")
+    ] = None
     queue_shards: Annotated[
-        int, Field(ge=1, le=1024, description="fixed when the data is created")
-    ] = 1
+        int | None, Field(ge=1, le=1000, description="fixed when the data is created; 1")
+    ] = None
     max_map_bytes: Annotated[
         int, Field(ge=16 * MIB, le=1024 * GIB, description="to which the data may grow")
     ] = 16 * GIB

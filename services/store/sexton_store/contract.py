@@ -40,10 +40,10 @@ LIMITS = Limits(
 class EngineConfig:
     """Bounds and periods of the embedded engine. Sizes count keys and values, in bytes."""
 
-    coordinator_shards: int = 1
-    """1 to 1,024. For a new cluster only: it is fixed in its record."""
-    queue_shards: int = 1
-    """1 to 1,024. For a new cluster only: it is fixed in its record."""
+    coordinator_shards: int | None = None
+    """1 to 1,000, fixed when the cluster is created; None: what it is, or 1 of a new one."""
+    queue_shards: int | None = None
+    """1 to 1,000, fixed when the cluster is created; None: what it is, or 1 of a new one."""
     max_step_txns: int = 1_000
     """Transactions that one durable step gathers."""
     max_step_bytes: int = 8 * MIB

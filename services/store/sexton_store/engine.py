@@ -277,13 +277,14 @@ class _Running:
         if record is None:
             self.cluster = clusters.create(
                 randomness,
-                coordinator_shards=config.coordinator_shards,
-                queue_shards=config.queue_shards,
+                coordinator_shards=config.coordinator_shards or 1,
+                queue_shards=config.queue_shards or 1,
             )
             revision = 0
             self.time = Timekeeper(clock, None)
         else:
             self.cluster, revision, clock_record = clusters.decode(record)
+            self.cluster.check_shards(config.coordinator_shards, config.queue_shards)
             self.time = Timekeeper(clock, clock_record)
         self.leases = _load_leases(disk, self.time)
         self._config = config

@@ -77,3 +77,10 @@ def test_a_cluster_has_1_to_1024_shards(shards: int) -> None:
 def test_a_leases_record_is_read_as_it_was_written() -> None:
     data = clusters.encode_lease("holder", 1_000, b"\0value")
     assert clusters.decode_lease(data) == ("holder", 1_000, b"\0value")
+
+
+def test_shards_are_what_they_were_created_with(cluster: clusters.Cluster) -> None:
+    cluster.check_shards(None, None)
+    cluster.check_shards(2, 3)
+    with pytest.raises(clusters.ShardsFixedError, match="queue_shards is 4, .* created with 3"):
+        cluster.check_shards(None, 4)
