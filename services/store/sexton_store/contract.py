@@ -73,7 +73,7 @@ class EngineConfig:
         """Raises `ValueError` where a bound can't be one."""
         for name in fields(self):
             value = getattr(self, name.name)
-            if value < 1 and name.name != "history":
+            if value is not None and value < 1 and name.name != "history":
                 raise ValueError(f"{name.name}: {value} can't be; use 1 or more")
         if self.tick_ms > MAX_COUNTED_NS // NS_PER_MS:
             raise ValueError(f"tick_ms: {self.tick_ms} can't be; awake time counts at most 250")
