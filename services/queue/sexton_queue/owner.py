@@ -63,6 +63,7 @@ class Owner:
         self._on_leading = on_leading
         self._member = member
         self._competing: asyncio.Task[None] | None = None
+        self._faulted = False
         self._address = ""
         self._address_ns = -_ADDRESS_AGE_NS
 
@@ -124,6 +125,9 @@ class Owner:
             )
             async with lease:
                 await self._own(tenure)
+            if self._faulted:
+                self._faulted = False
+                await asyncio.sleep(_PAUSE_S)
 
     async def _own(self, tenure: Tenure) -> None:
         self.counters.takeovers += 1
@@ -139,13 +143,12 @@ class Owner:
             if _lasting(error):
                 self.failed.set()
                 raise
-            await asyncio.sleep(_PAUSE_S)
+            self._faulted = True
         finally:
             self.tenure = None
             leading.cancel()
             self._on_leading(False)
             tenure.end_streams(NotLeader())
-            await asyncio.gather(leading, return_exceptions=True)
         _log.info(
             "This queue no longer owns its shard.",
             action="lose",

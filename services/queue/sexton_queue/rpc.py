@@ -96,7 +96,6 @@ class Servicer(
         finally:
             tenure.drop(stream)
             reader.cancel()
-            await asyncio.gather(reader, return_exceptions=True)
             tenure.machine.roster.disconnected(session, stream, tenure.now())
             tenure.wake()
 
@@ -135,7 +134,6 @@ class Servicer(
             table.unfollow(stream)
             if reader is not None:
                 reader.cancel()
-                await asyncio.gather(reader, return_exceptions=True)
 
     async def EndRuns(
         self, request: queue_pb2.EndRunsRequest, _context: Any

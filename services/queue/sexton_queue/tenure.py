@@ -102,14 +102,16 @@ class Tenure:
         lost = asyncio.create_task(self.lease.lost.wait())
         try:
             await asyncio.wait((serving, lost), return_when=asyncio.FIRST_COMPLETED)
-            if serving.done():
-                await serving
         finally:
             self._closed = True
             self.ended.set()
-            for task in (serving, lost):
-                task.cancel()
-            await asyncio.gather(serving, lost, return_exceptions=True)
+            lost.cancel()
+            serving.cancel()
+        try:
+            await serving
+        except asyncio.CancelledError:
+            if not serving.cancelled():
+                raise
 
     async def hand_over(self) -> None:
         """Stops deciding, lets what is under way be settled, and gives the lease back.
