@@ -19,7 +19,7 @@ from sexton_core.words import RunEvent
 from sexton_queue.entries import Report
 from sexton_queue.records import SessionRecord
 from sexton_queue.sessions import SessionTimes
-from sexton_queue.streams import Assigned, LeaderStream, Ref, WorkerStream
+from sexton_queue.streams import Assigned, Greeting, LeaderStream, Ref, WorkerStream
 from sexton_records.runs import STATES, run_name
 
 MAX_SLOTS: Final = 100_000
@@ -147,17 +147,12 @@ def pull_responses(
     stream: WorkerStream, owner_token: int, times: SessionTimes
 ) -> Iterator[worker_pb2.PullResponse]:
     """Takes what waits for a worker, as messages below the transport's limit."""
+    if stream.welcome is not None:
+        yield _welcome(stream.welcome, owner_token, times)
+        stream.welcome = None
     while stream.waiting:
         response = worker_pb2.PullResponse(heartbeat=stream.heartbeat)
         stream.heartbeat = 0
-        if stream.welcome is not None:
-            session, revoked = stream.welcome
-            stream.welcome = None
-            response.welcome.session = session
-            response.welcome.owner_token = owner_token
-            response.welcome.session_timeout_ms = times.session // MILLISECOND
-            response.welcome.heartbeat_interval_ms = times.heartbeat // MILLISECOND
-            response.welcome.revoked.extend(_ref_message(ref) for ref in revoked)
         size = taken = 0
         for assigned in stream.assignments:
             message = _assignment(assigned, stream.session)
@@ -199,6 +194,22 @@ def push_responses(stream: LeaderStream) -> Iterator[queue_pb2.PushResponse]:
         yield response
 
 
+def _welcome(greeting: Greeting, owner_token: int, times: SessionTimes) -> worker_pb2.PullResponse:
+    """Answers a hello, in a message of its own."""
+    return worker_pb2.PullResponse(
+        welcome=worker_pb2.Welcome(
+            session=greeting.session,
+            owner_token=owner_token,
+            session_timeout_ms=times.session // MILLISECOND,
+            heartbeat_interval_ms=times.heartbeat // MILLISECOND,
+            revoked=[
+                worker_pb2.AttemptRef(handle=ref.handle, token=ref.token)
+                for ref in greeting.revoked
+            ],
+        )
+    )
+
+
 def _assignment(assigned: Assigned, session: str) -> worker_pb2.Assignment:
     record = assigned.record
     template = record.template
@@ -215,10 +226,6 @@ def _assignment(assigned: Assigned, session: str) -> worker_pb2.Assignment:
     )
     message.attempt.handle, message.attempt.token = assigned.ref
     return message
-
-
-def _ref_message(ref: Ref) -> worker_pb2.AttemptRef:
-    return worker_pb2.AttemptRef(handle=ref.handle, token=ref.token)
 
 
 def _check_completion(completion: worker_pb2.Completion) -> None:

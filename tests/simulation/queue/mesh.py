@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from sexton.errors import SextonError
@@ -19,11 +19,11 @@ from sexton.v1 import job_pb2, run_pb2
 from sexton_core.ids import scheduled_run_id
 from sexton_core.instants import SECOND
 from sexton_core.policy.state import Handle, NewRun
+from sexton_core.schedules import JobIdentity, ScheduleCache
 from sexton_core.words import Origin, Reason, RunState
 from sexton_queue.app import Queue
 from sexton_queue.config import QueueConfig
 from sexton_records import keys, runs, spec
-from sexton_core.schedules import JobIdentity, ScheduleCache
 from sexton_runtime.kv.client import StoreClient
 from sexton_runtime.kv.types import Delete, Outcome, Put, Txn, prefix_end
 from sexton_runtime.randomness import SeededRandomness
@@ -160,7 +160,11 @@ class Mesh:
     async def job(self, **fields: Any) -> Job:
         """Creates a job: the `state/` that every assignment compares."""
         self._jobs += 1
-        uid = "abcdefghijklmnopqrstuv" + "abcdefghij"[self._jobs // 10] + "abcdefghij"[self._jobs % 10]
+        uid = (
+            "abcdefghijklmnopqrstuv"
+            + "abcdefghij"[self._jobs // 10]
+            + "abcdefghij"[self._jobs % 10]
+        )
         name = f"job-{self._jobs}"
         task = job_pb2.Task(shell=job_pb2.ShellTask(command="true"))
         message = job_pb2.JobSpec(**{"task": task} | fields)
@@ -191,7 +195,9 @@ class Mesh:
                 batch.append((key, value))
                 txns.append(Txn(then=(Put(key, value),)))
             results = await self.store.commit(txns)
-            pushed += [(*pair, result.revision) for pair, result in zip(batch, results, strict=True)]
+            pushed += [
+                (*pair, result.revision) for pair, result in zip(batch, results, strict=True)
+            ]
         if push:
             await self.push(pushed)
         return [key for key, _, _ in pushed]
