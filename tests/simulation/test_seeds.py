@@ -15,7 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from sexton_sim.check import check
 from sexton_sim.faults import FaultPlan
+from sexton_sim.history import read_file
+from sexton_sim.workload import REGISTERS, RULES
 from sexton_sim.world import Plan, plan_of, run
 
 SEEDS = int(os.environ.get("SEXTON_SEEDS", "8"))
@@ -63,6 +66,14 @@ def test_a_seed_is_the_same_history_in_every_python_process() -> None:
         hashes.add(done.stdout.splitlines()[-1])
     (line,) = hashes
     assert line.startswith("event-log hash ")
+
+
+def test_a_written_history_is_judged_as_the_run_was(tmp_path: Path) -> None:
+    outcome = run(2, Plan(duration_s=3, quiet_s=1, clients=2, holders=1, watched=(b"reg/",)))
+    outcome.recorder.dump(tmp_path / "history.jsonl")
+    verdict = check(read_file(tmp_path / "history.jsonl"), rules=RULES, registers=REGISTERS)
+    assert verdict.ok
+    assert verdict.checked["S1"] == outcome.verdict.checked["S1"] > 0
 
 
 @pytest.mark.slow
