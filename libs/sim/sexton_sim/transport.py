@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from grpc import aio
 
-from sexton_sim._channel import ChannelSettings, SimChannel
+from sexton_sim._channel import SimChannel
 from sexton_sim._server import SimServer
+from sexton_sim._subchannel import ChannelSettings
 from sexton_sim.network import Network
 
 __all__ = ["ChannelSettings", "SimTransport"]
