@@ -160,11 +160,8 @@ class Mesh:
     async def job(self, **fields: Any) -> Job:
         """Creates a job: the `state/` that every assignment compares."""
         self._jobs += 1
-        uid = (
-            "abcdefghijklmnopqrstuv"
-            + "abcdefghij"[self._jobs // 10]
-            + "abcdefghij"[self._jobs % 10]
-        )
+        tens, ones = divmod(self._jobs, 10)
+        uid = f"{'abcdefghij'[tens]}{'abcdefghij'[ones]}cdefghijklmnopqrstuvwx"
         name = f"job-{self._jobs}"
         task = job_pb2.Task(shell=job_pb2.ShellTask(command="true"))
         message = job_pb2.JobSpec(**{"task": task} | fields)
@@ -195,9 +192,7 @@ class Mesh:
                 batch.append((key, value))
                 txns.append(Txn(then=(Put(key, value),)))
             results = await self.store.commit(txns)
-            pushed += [
-                (*pair, result.revision) for pair, result in zip(batch, results, strict=True)
-            ]
+            pushed += [(*pair, done.revision) for pair, done in zip(batch, results, strict=True)]
         if push:
             await self.push(pushed)
         return [key for key, _, _ in pushed]
@@ -290,8 +285,17 @@ class Mesh:
 
     async def until_settled(self) -> None:
         """Waits until no run is in flight."""
-        while await self.keys_below(b"active/"):
+        while await self.keys_below(b"active/"):  # noqa: ASYNC110 - virtual time
             await asyncio.sleep(0.25)
+
+    async def begun(self, count: int = 1) -> None:
+        """Waits until so many attempts have begun."""
+        await self.wait_for(lambda: len(self.executions) >= count)
+
+    async def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Waits until something is so."""
+        while not condition():  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(0.01)
 
     def tokens(self, handle: bytes) -> list[int]:
         """Gives the tokens of a run's executions in the order in which they began."""

@@ -4,18 +4,13 @@ import asyncio
 
 from google.protobuf.duration_pb2 import Duration
 from simulation.queue.mesh import Mesh
-from simulation.queue.worker import Worker
+from simulation.queue.worker import Worker, fail
 
 from sexton.v1 import job_pb2, run_pb2
 from sexton_core.instants import HOUR
 from sexton_core.words import RunState
 
 S = 1_000_000_000
-
-
-async def begun(mesh: Mesh, count: int = 1) -> None:
-    while len(mesh.executions) < count:
-        await asyncio.sleep(0.02)
 
 
 def test_a_waiting_run_is_cancelled_at_once() -> None:
@@ -44,7 +39,7 @@ def test_a_cancel_request_reaches_the_worker_and_the_token_stays() -> None:
         Worker(mesh, "worker", lasts_s=100)
         job = await mesh.job()
         handle = await mesh.fire(job)
-        await begun(mesh)
+        await mesh.begun()
         assert await mesh.end(handle) == run_pb2.RUN_STATE_CANCELLING
         record = await mesh.until(handle, job, RunState.CANCELLED)
         assert mesh.tokens(handle) == [record.token]
@@ -59,7 +54,7 @@ def test_terminate_overrules_cancel() -> None:
         worker = Worker(mesh, "worker", lasts_s=100)
         job = await mesh.job()
         handle = await mesh.fire(job)
-        await begun(mesh)
+        await mesh.begun()
         worker.process.suspend()
         assert await mesh.end(handle) == run_pb2.RUN_STATE_CANCELLING
         assert await mesh.end(handle, terminate=True) == run_pb2.RUN_STATE_TERMINATING
@@ -76,7 +71,7 @@ def test_the_completion_that_arrives_before_the_stop_wins() -> None:
         worker = Worker(mesh, "worker", lasts_s=2)
         job = await mesh.job()
         handle = await mesh.fire(job)
-        await begun(mesh)
+        await mesh.begun()
         owner = await mesh.owner()
         mesh.network.cut(owner, "worker")  # the stop is on its way while the task succeeds
         assert await mesh.end(handle) == run_pb2.RUN_STATE_CANCELLING
@@ -95,7 +90,7 @@ def test_a_cancelled_run_of_a_killed_worker_ends_after_the_full_time() -> None:
         worker = Worker(mesh, "worker", lasts_s=100)
         job = await mesh.job()
         handle = await mesh.fire(job)
-        await begun(mesh)
+        await mesh.begun()
         worker.kill()
         killed = mesh.now
         assert await mesh.end(handle) == run_pb2.RUN_STATE_CANCELLING
@@ -111,7 +106,7 @@ def test_a_request_reaches_the_worker_that_was_away() -> None:
         worker = Worker(mesh, "worker", lasts_s=100)
         job = await mesh.job(exclusive=True)
         handle = await mesh.fire(job)
-        await begun(mesh)
+        await mesh.begun()
         mesh.network.partition(["worker"], ["queue-1", "queue-2"])
         worker.break_stream()
         assert await mesh.end(handle) == run_pb2.RUN_STATE_CANCELLING
@@ -165,8 +160,6 @@ def test_a_run_of_a_deleted_job_is_never_assigned() -> None:
 
 def test_a_failed_run_that_is_cancelled_is_never_assigned_again() -> None:
     async def scenario(mesh: Mesh) -> None:
-        from simulation.queue.worker import fail
-
         Worker(mesh, "worker", lasts_s=0.1, outcome=fail)
         retry = job_pb2.Retry(max_attempts=5, initial_backoff=Duration(seconds=10))
         job = await mesh.job(retry=retry)

@@ -12,22 +12,17 @@ from sexton_core.words import RunState
 S = 1_000_000_000
 
 
-async def begun(mesh: Mesh, count: int = 1) -> None:
-    while len(mesh.executions) < count:
-        await asyncio.sleep(0.02)
-
-
 def test_a_killed_worker_s_run_is_elsewhere_within_three_seconds() -> None:
     async def scenario(mesh: Mesh) -> None:
         first = Worker(mesh, "first", lasts_s=20)
         job = await mesh.job()
         handle = await mesh.fire(job)
-        await begun(mesh)
+        await mesh.begun()
         second = Worker(mesh, "second", lasts_s=1)
         await asyncio.sleep(1)
         killed = mesh.now
         first.kill()
-        await begun(mesh, 2)
+        await mesh.begun(2)
         assert mesh.now - killed < 3 * S
         again = mesh.executions[1]
         assert (again.worker, again.number) == ("second", 2)
@@ -46,7 +41,7 @@ def test_a_stream_that_comes_back_in_time_costs_nothing() -> None:
         worker = Worker(mesh, "worker", lasts_s=5)
         job = await mesh.job()
         handle = await mesh.fire(job)
-        await begun(mesh)
+        await mesh.begun()
         worker.break_stream()
         record = await mesh.until(handle, job, RunState.SUCCEEDED)
         assert len(mesh.executions) == 1
@@ -62,7 +57,7 @@ def test_a_worker_that_is_merely_silent_keeps_its_run(silent_s: float) -> None:
         worker = Worker(mesh, "worker", lasts_s=60)
         job = await mesh.job()
         handle = await mesh.fire(job)
-        await begun(mesh)
+        await mesh.begun()
         mesh.processes["worker"] = worker.process
         worker.process.suspend()
         await asyncio.sleep(silent_s)
@@ -78,12 +73,12 @@ def test_a_worker_cut_off_for_its_full_time_has_ended_what_it_ran_before_another
         first = Worker(mesh, "first", lasts_s=200)
         job = await mesh.job()
         handle = await mesh.fire(job)
-        await begun(mesh)
+        await mesh.begun()
         Worker(mesh, "second", lasts_s=1)
         await asyncio.sleep(1)
         cut = mesh.now
         mesh.network.partition(["first"], ["queue-1", "queue-2"])
-        await begun(mesh, 2)
+        await mesh.begun(2)
         assert 29 * S < mesh.now - cut < 31 * S
         ended = mesh.executions[0].ended
         assert ended is not None
@@ -109,7 +104,7 @@ def test_some_runs_wait_the_full_time(fields: dict[str, object], state: RunState
         first = Worker(mesh, "first", lasts_s=200)
         job = await mesh.job(**fields)
         handle = await mesh.fire(job)
-        await begun(mesh)
+        await mesh.begun()
         Worker(mesh, "second", lasts_s=1)
         await asyncio.sleep(1)
         killed = mesh.now
@@ -127,7 +122,7 @@ def test_a_late_completion_of_a_replaced_attempt_is_refused() -> None:
         first = Worker(mesh, "first", lasts_s=4)
         job = await mesh.job()
         handle = await mesh.fire(job)
-        await begun(mesh)
+        await mesh.begun()
         Worker(mesh, "second", lasts_s=10)
         await asyncio.sleep(1)
         # It is not killed, and stays away for longer than the grace.
