@@ -1,0 +1,1 @@
+"""`sexton up`: the whole mesh on this machine, as supervised processes."""

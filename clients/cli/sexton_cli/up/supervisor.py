@@ -1,0 +1,183 @@
+"""The supervisor's shell: carries out what the machine says, and tells it what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from sexton_cli.up import leash
+from sexton_cli.up.logs import LogFile, readable
+from sexton_cli.up.machine import Effect, Policy, Say, Send, Spawn, Supervision
+from sexton_cli.up.plan import Program
+
+PROCESSES_FILE: Final = "processes.json"
+"""In the data folder: which processes there are, rewritten whenever one starts or ends."""
+_ROTATE_S: Final = 5.0
+_FOLLOW_S: Final = 0.2
+_LEASH: Final = str(Path(leash.__file__))
+
+
+class Supervisor:
+    """Keeps programs running until it is told to stop."""
+
+    def __init__(
+        self,
+        programs: Sequence[Program],
+        folder: Path,
+        *,
+        say: Callable[[str], None],
+        verbose: bool = False,
+        policy: Policy | None = None,
+    ) -> None:
+        """Takes the folder in which `logs/` and the list of processes are."""
+        self._programs = {program.name: program for program in programs}
+        self._machine = Supervision({p.name: p.stage for p in programs}, policy)
+        self._folder = folder
+        self._say = say
+        self._verbose = verbose
+        self._logs = {name: LogFile(folder / "logs" / f"{name}.log") for name in self._programs}
+        self._running: dict[str, asyncio.subprocess.Process] = {}
+        self._waiting: set[asyncio.Task[None]] = set()
+        self._ended: list[tuple[str, int]] = []
+        self._asked: list[Effect] = []
+        self._wake = asyncio.Event()
+
+    @property
+    def stopping(self) -> bool:
+        """Tells whether everything is being ended."""
+        return self._machine.stopping
+
+    def pid(self, name: str) -> int | None:
+        """Gives a process's id; None: it does not run now."""
+        process = self._running.get(name)
+        return process.pid if process is not None else None
+
+    def log(self, name: str) -> LogFile:
+        """Gives a process's log."""
+        return self._logs[name]
+
+    def stop(self, limit_s: float) -> None:
+        """Begins to end everything, the workers' runs within the limit; a second call at once."""
+        self._asked += self._machine.stop(_now(), limit_s)
+        self._wake.set()
+
+    async def run(self) -> int:
+        """Starts everything, keeps it running until stopped, and gives the exit code."""
+        (self._folder / "logs").mkdir(mode=0o700, exist_ok=True)
+        looking_after = asyncio.create_task(self._look_after_logs())
+        try:
+            await self._carry_out(self._machine.begin(_now()))
+            while not self._machine.finished:
+                await self._next_event()
+                await self._carry_out(self._machine.tick(_now()))
+        finally:
+            looking_after.cancel()
+            await asyncio.gather(looking_after, return_exceptions=True)
+            for process in self._running.values():
+                process.kill()
+            await asyncio.gather(*self._waiting)
+            (self._folder / PROCESSES_FILE).unlink(missing_ok=True)
+        self._follow()
+        return self._machine.exit_code
+
+    async def _next_event(self) -> None:
+        """Waits for an end, a request or the next time, and has the machine judge it."""
+        wake = self._machine.next_wake()
+        try:
+            async with asyncio.timeout(None if wake is None else max(0.0, wake - _now())):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+        self._wake.clear()
+        asked, self._asked = self._asked, []
+        await self._carry_out(asked)
+        ended, self._ended = self._ended, []
+        for name, code in ended:
+            last_line = self._logs[name].last_line()
+            await self._carry_out(self._machine.exited(name, code, last_line, _now()))
+
+    async def _carry_out(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Say(text):
+                    self._say(text)
+                case Send(name, number):
+                    process = self._running.get(name)
+                    if process is not None:
+                        process.send_signal(number)
+                case Spawn(name):
+                    await self._spawn(self._programs[name])
+
+    async def _spawn(self, program: Program) -> None:
+        module = f"sexton_{program.role}"
+        log = self._logs[program.name].open()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-I", "-S", _LEASH, str(os.getpid()), module, *program.arguments,
+                stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env=_environment(),
+                # Ctrl-C and the end of the terminal are for the supervisor alone.
+                start_new_session=True,
+            )  # fmt: skip
+        finally:
+            os.close(log)
+        self._running[program.name] = process
+        waiting = asyncio.create_task(self._wait(program.name, process))
+        self._waiting.add(waiting)
+        waiting.add_done_callback(self._waiting.discard)
+        self._note()
+
+    async def _wait(self, name: str, process: asyncio.subprocess.Process) -> None:
+        code = await process.wait()
+        del self._running[name]
+        self._ended.append((name, code))
+        self._wake.set()
+        self._note()
+
+    def _note(self) -> None:
+        """Writes down which processes there are, whole or not at all."""
+        listed = [
+            {
+                "name": name,
+                "role": program.role,
+                "address": program.address,
+                "pid": self.pid(name),
+                "starts": self._machine.starts(name),
+            }
+            for name, program in self._programs.items()
+        ]
+        draft = self._folder / f".{PROCESSES_FILE}"
+        draft.write_text(json.dumps({"pid": os.getpid(), "processes": listed}, indent=1) + "\n")
+        draft.replace(self._folder / PROCESSES_FILE)
+
+    async def _look_after_logs(self) -> None:
+        rotated = _now()
+        while True:
+            await asyncio.sleep(_FOLLOW_S if self._verbose else _ROTATE_S)
+            self._follow()
+            if _now() - rotated >= _ROTATE_S:
+                rotated = _now()
+                for log in self._logs.values():
+                    log.rotate()
+
+    def _follow(self) -> None:
+        if self._verbose:
+            for name, log in self._logs.items():
+                for line in log.new_lines():
+                    self._say(f"{name}: {readable(line)}")
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _environment() -> dict[str, str]:
+    """Gives the processes what the user's has, without secrets that would replace the mesh's."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(_SECRETS)}
+
+
+_SECRETS: Final = "SEXTON_SECRETS_"
