@@ -54,3 +54,10 @@ QUEUE_DELAYED: Final = Instrument("sexton.queue.delayed", "{run}", "Runs that wa
 QUEUE_RUNNING: Final = Instrument("sexton.queue.running", "{run}", "Runs assigned to workers.")
 QUEUE_SESSIONS: Final = Instrument("sexton.queue.sessions", "{session}", "Sessions of workers.")
 QUEUE_OWNING: Final = Instrument("sexton.queue.owning", "1", "1 while this replica owns its shard.")
+
+COORDINATOR_SHARDS_LED: Final = Instrument(
+    "sexton.coordinator.shards_led", "{shard}", "Shards that this replica leads."
+)
+COORDINATOR_EVENTS: Final = Instrument(
+    "sexton.coordinator.events", "{event}", "What leading has counted, by kind."
+)

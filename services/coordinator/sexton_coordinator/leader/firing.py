@@ -1,0 +1,448 @@
+"""Looks at jobs in batches: read what is not known, decide, commit, tell the queues."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, Protocol, TypeAlias
+
+import structlog
+
+from sexton.errors import InvalidArgument, NotFound, OutcomeUnknown, SextonError, TooLarge
+from sexton.internal.v1 import queue_pb2
+from sexton.v1 import scheduler_pb2
+from sexton_coordinator.jobs_store import LoadedJob, UnreadableJob, get_all
+from sexton_coordinator.leader.counters import Counters
+from sexton_coordinator.leader.machine import (
+    UNREADABLE_NS,
+    Created,
+    Known,
+    Machine,
+    Trigger,
+)
+from sexton_coordinator.leader.steps import OversizedError, Planner, Step, trigger_key
+from sexton_coordinator.mesh import Mesh
+from sexton_coordinator.requests import recorded_answer
+from sexton_core.ids import RunId
+from sexton_core.instants import SECOND
+from sexton_records import keys
+from sexton_runtime.kv.held_lease import HeldLease
+from sexton_runtime.kv.types import (
+    Compare,
+    Delete,
+    Outcome,
+    Put,
+    Target,
+    Txn,
+    TxnResult,
+    absent,
+)
+from sexton_runtime.kv.watcher import LASTING
+
+_BATCH: Final = 256
+"""Jobs of one batch: about 15 ms of deciding, between which others get their turn."""
+_TURN: Final = 32
+"""Jobs decided about before others get their turn."""
+_BATCHES_AT_ONCE: Final = 2
+"""One is being committed while the next is read and decided."""
+_COMMIT_BYTES: Final = 1024 * 1024
+"""Bytes of one commit call; a single transaction may have as many, and a call takes 3 MiB."""
+_LONGEST_SLEEP_S: Final = 1.0
+"""The clock is looked at this often: mesh time may be moved forward."""
+
+_Answers: TypeAlias = "dict[Known, tuple[Trigger, scheduler_pb2.TriggerJobResponse | SextonError]]"
+
+_log = structlog.get_logger(__name__)
+
+
+class Queues(Protocol):
+    """Tells the owners of queues what is committed. Hints: they may be lost."""
+
+    def push(self, run: Created, revision: int) -> None:
+        """Tells of a run."""
+        ...
+
+    def ask(self, shard: int, end: queue_pb2.EndRequest) -> None:
+        """Asks for a run's end."""
+        ...
+
+
+class Firing:
+    """The loop that looks at what is due, for one tenure."""
+
+    def __init__(
+        self,
+        *,
+        mesh: Mesh,
+        lease: HeldLease,
+        shard: int,
+        machine: Machine,
+        queues: Queues,
+        counters: Counters,
+    ) -> None:
+        self.hungry: Final = asyncio.Event()
+        """Set when the horizon is to be loaded again."""
+        self._mesh = mesh
+        self._lease = lease
+        self._shard = shard
+        self._machine = machine
+        self._queues = queues
+        self._counters = counters
+        self._planner = Planner(
+            queue_shards=mesh.queue_shards,
+            limits=mesh.store.limits,
+            traceparent=self._traceparent,
+        )
+        self._slots = asyncio.Semaphore(_BATCHES_AT_ONCE)
+        self._stopping = False
+
+    @property
+    def planner(self) -> Planner:
+        """Makes steps, and the keys of handles."""
+        return self._planner
+
+    async def run(self) -> None:
+        """Looks at what is due until `drain`, or until cancelled."""
+        async with asyncio.TaskGroup() as batches:
+            while not self._stopping:
+                await self._slots.acquire()
+                batch = () if self._stopping else self._take()
+                if batch:
+                    batches.create_task(self._run_batch(batch))
+                else:
+                    self._slots.release()
+                    await self._sleep()
+
+    async def drain(self) -> None:
+        """Takes nothing up any more, and returns once what was sent is answered."""
+        self._stopping = True
+        self._machine.woken.set()
+        for _ in range(_BATCHES_AT_ONCE):
+            await self._slots.acquire()
+
+    def _take(self) -> Sequence[Known]:
+        now = self._mesh.now()
+        if self._machine.horizon.is_short(now):
+            self.hungry.set()
+        return self._machine.take(now, _BATCH)
+
+    async def _sleep(self) -> None:
+        due = self._machine.horizon.next_due()
+        pause_s = _LONGEST_SLEEP_S
+        if due is not None:
+            # A little more than what is left: a timer may fire a clock's tick too soon.
+            pause_s = min(pause_s, max(0, due - self._mesh.now()) / SECOND + 1e-5)
+        try:
+            async with asyncio.timeout(pause_s):
+                await self._machine.woken.wait()
+        except TimeoutError:
+            pass
+
+    async def _run_batch(self, batch: Sequence[Known]) -> None:
+        try:
+            await self.look(batch)
+        finally:
+            self._slots.release()
+
+    async def look(self, batch: Sequence[Known]) -> None:
+        """Looks at jobs, which are in flight, once; each is finished or postponed."""
+        self._counters.looks += len(batch)
+        try:
+            await self._read(batch)
+            answers = await self._read_requests(batch)
+        except LASTING:
+            raise
+        except SextonError:
+            self._postpone(batch)
+            return
+        steps = await self._plan(batch, answers)
+        for known, step in steps:
+            if step.txn is None:
+                self._done(known, step, 0)
+        await self._commit([(known, step) for known, step in steps if step.txn is not None])
+
+    # Reading ----------------------------------------------------------------------------------
+
+    async def _read(self, batch: Sequence[Known]) -> None:
+        """Reads the jobs that are not known, and the live handles where that is asked for."""
+        unread = [known for known in batch if known.loaded is None]
+        if unread:
+            found = await self._mesh.jobs.load(
+                [known.ref for known in unread], self._machine.waiting
+            )
+            for known, loaded in zip(unread, found, strict=True):
+                known.verify = True
+                if isinstance(loaded, LoadedJob):
+                    self._take_loaded(known, loaded)
+                elif isinstance(loaded, UnreadableJob):
+                    self._unreadable(known, loaded.why)
+                else:
+                    await self._drop_timer(known, None)
+                    self._fail_triggers(known)
+                    self._machine.gone(known)
+        await self._read_handles(batch)
+
+    def _take_loaded(self, known: Known, loaded: LoadedJob) -> None:
+        if known.sent and loaded.state_value == known.sent:
+            # What was sent without an answer is committed, and this is its revision.
+            self._counters.runs += len(known.sent_runs)
+            for run in known.sent_runs:
+                self._queues.push(run, loaded.state_revision)
+        known.sent, known.sent_runs = b"", ()
+        known.loaded = loaded
+        known.ended.clear()
+
+    async def _read_handles(self, batch: Sequence[Known]) -> None:
+        wanted: list[tuple[Known, RunId, bytes]] = []
+        for known in batch:
+            if not known.verify or known.loaded is None:
+                continue
+            known.verify = False
+            for handle in known.loaded.state.live:
+                if handle.run_id not in known.ended:
+                    key = self._planner.handle_key(known.uid, handle)
+                    wanted.append((known, handle.run_id, key))
+        kvs = await get_all(self._mesh.store, [key for _, _, key in wanted], keys_only=True)
+        for (known, run_id, _), kv in zip(wanted, kvs, strict=True):
+            if not kv.create_revision:
+                known.ended.add(run_id)
+
+    async def _read_requests(self, batch: Sequence[Known]) -> _Answers:
+        """Reads whether the starts that are asked for next have had their effect already."""
+        asked = [
+            (known, asked)
+            for known in batch
+            if known.loaded is not None and (asked := _next_trigger(known)) is not None
+        ]
+        wanted = [trigger_key(self._shard, asked) for _, asked in asked]
+        answers: _Answers = {}
+        kvs = await get_all(self._mesh.store, wanted)
+        for (known, trigger), kv in zip(asked, kvs, strict=True):
+            empty = scheduler_pb2.TriggerJobResponse()
+            try:
+                answer = recorded_answer(kv, trigger.body, trigger.request.request_id, empty)
+            except SextonError as error:
+                answers[known] = (trigger, error)
+            else:
+                if answer is not None:
+                    answers[known] = (trigger, answer)
+        return answers
+
+    # Deciding ---------------------------------------------------------------------------------
+
+    async def _plan(
+        self,
+        batch: Sequence[Known],
+        answers: _Answers,
+    ) -> list[tuple[Known, Step]]:
+        steps: list[tuple[Known, Step]] = []
+        for number, known in enumerate(batch):
+            if number % _TURN == _TURN - 1:
+                await asyncio.sleep(0)
+            loaded = known.loaded
+            if loaded is None or not known.in_flight:
+                continue
+            if known.scanned is not None and known.scanned != loaded.timer:
+                await self._drop_timer(known, loaded)
+            known.scanned = None
+            asked = _next_trigger(known)
+            if asked is not None and known in answers and answers[known][0] is asked:
+                self._answer(known.triggers.popleft(), answers[known][1])
+                asked = None
+            try:
+                step = self._planner.plan(
+                    loaded, self._mesh.now(), known.ended, asked, force=known.force
+                )
+            except OversizedError:
+                self._counters.oversized += 1
+                self._unreadable(known, "what is to be decided does not fit a transaction")
+            except Exception as error:  # noqa: BLE001 - one job must not keep the others waiting
+                _log.exception("A job can't be decided about.", action="decide", job_uid=known.uid)
+                self._unreadable(known, f"{type(error).__name__}: {error}")
+            else:
+                steps.append((known, step))
+        return steps
+
+    # Committing -------------------------------------------------------------------------------
+
+    async def _commit(self, steps: Sequence[tuple[Known, Step]]) -> None:
+        async with asyncio.TaskGroup() as calls:
+            for part in _parts(steps):
+                calls.create_task(self._commit_part(part))
+
+    async def _commit_part(self, steps: Sequence[tuple[Known, Step]]) -> None:
+        for _, step in steps:
+            if step.trigger is not None:
+                step.trigger.sent = True
+        try:
+            results = await self._lease.commit([step.txn for _, step in steps if step.txn])
+        except OutcomeUnknown:
+            for known, step in steps:
+                self._counters.unknown += 1
+                known.sent, known.sent_runs = step.state_value, step.created
+                self._read_again(known)
+        except (InvalidArgument, TooLarge) as error:
+            _unsend(steps)
+            await self._commit_apart(steps, error)
+        except LASTING:
+            raise
+        except SextonError:  # nothing was sent; where the lease is lost, the tenure is over
+            _unsend(steps)
+            self._postpone([known for known, _ in steps])
+        else:
+            for (known, step), result in zip(steps, results, strict=True):
+                self._take_result(known, step, result)
+
+    async def _commit_apart(self, steps: Sequence[tuple[Known, Step]], error: SextonError) -> None:
+        """Keeps a transaction that the store can't take from holding up its neighbours."""
+        if len(steps) == 1:
+            self._unreadable(steps[0][0], error.message)
+            return
+        for step in steps:
+            await self._commit_part([step])
+
+    def _take_result(self, known: Known, step: Step, result: TxnResult) -> None:
+        if result.outcome is Outcome.COMMITTED:
+            self._done(known, step, result.revision)
+            return
+        if step.trigger is not None:
+            step.trigger.sent = False
+        if result.outcome is Outcome.REFUSED:
+            self._counters.refused += 1
+            ended = step.requires.get(result.failed_compare)
+            if ended is not None and known.loaded is not None and not known.strikes:
+                known.strikes += 1
+                known.ended.add(ended)
+                known.verify = True
+                known.again = True
+                self._machine.finish(known, self._mesh.now())
+            else:
+                self._read_again(known)
+        elif result.outcome is Outcome.TOO_EARLY:
+            self._counters.too_early += 1
+            self._machine.postpone(known, self._mesh.now() + known.pause_ns())
+        else:
+            self._postpone([known])
+
+    def _done(self, known: Known, step: Step, revision: int) -> None:
+        """Takes a step that is committed, or had nothing to commit."""
+        verdict, counters = step.verdict, self._counters
+        known.strikes = 0
+        if step.txn is not None:
+            counters.runs += len(verdict.runs)
+            counters.decisions += len(verdict.ranges)
+            counters.rearmed += known.force or (step.writes_state and not verdict.changed)
+            if known.loaded is step.loaded:
+                known.loaded = step.after(revision)
+            known.force = False
+            if verdict.changed:
+                known.ended.intersection_update(handle.run_id for handle in verdict.state.live)
+            for run in step.created:
+                self._queues.push(run, revision)
+        for shard, end in step.ends:
+            self._queues.ask(shard, end)
+        if verdict.state.buffered:
+            self._machine.waiting.add(known.uid)
+        else:
+            self._machine.waiting.discard(known.uid)
+        if step.trigger is not None and step.answer is not None:
+            if known.triggers and known.triggers[0] is step.trigger:
+                known.triggers.popleft()
+            self._answer(step.trigger, step.answer)
+        self._machine.finish(known, verdict.next_due)
+
+    def _read_again(self, known: Known) -> None:
+        """Has a job read and decided about again: at once, or after a pause if that goes on."""
+        known.loaded = None
+        self._machine.postpone(known, self._mesh.now() + known.pause_ns() * (known.strikes > 1))
+
+    def _postpone(self, batch: Sequence[Known]) -> None:
+        for known in batch:
+            if known.in_flight:
+                self._counters.postponed += 1
+                self._machine.postpone(known, self._mesh.now() + known.pause_ns())
+
+    def _unreadable(self, known: Known, why: str) -> None:
+        self._counters.unreadable += 1
+        _log.error(
+            "A job can't be looked at; other jobs go on.",
+            action="look",
+            job_uid=known.uid,
+            job=f"{known.ref.namespace}/{known.ref.job}",
+            why=why,
+        )
+        self._fail_triggers(known)
+        known.loaded = None
+        self._machine.postpone(known, self._mesh.now() + UNREADABLE_NS)
+
+    async def _drop_timer(self, known: Known, loaded: LoadedJob | None) -> None:
+        """Removes a timer that stands for no state."""
+        scanned, known.scanned = known.scanned, None
+        if scanned is None:
+            return
+        state_key = keys.state_key(self._shard, known.uid)
+        if loaded is None:
+            compare = absent(state_key)
+        else:
+            compare = Compare(state_key, Target.MOD_REVISION, loaded.state_revision)
+        delete = Delete(keys.timer_key(self._shard, scanned, known.uid))
+        try:
+            (result,) = await self._lease.commit(
+                [Txn(compares=(compare,), then=(delete,), use_reserve=True)]
+            )
+        except LASTING:
+            raise
+        except SextonError:
+            return  # it does no harm, and is found again
+        self._counters.stale_timers += result.outcome is Outcome.COMMITTED
+
+    # Answers ----------------------------------------------------------------------------------
+
+    def _answer(
+        self, trigger: Trigger, answer: scheduler_pb2.TriggerJobResponse | SextonError
+    ) -> None:
+        self._counters.triggers += 1
+        if trigger.answer.done():
+            return
+        if isinstance(answer, SextonError):
+            trigger.answer.set_exception(answer)
+        else:
+            trigger.answer.set_result(answer)
+
+    def _fail_triggers(self, known: Known) -> None:
+        while known.triggers:
+            trigger = known.triggers.popleft()
+            name = f"{trigger.request.namespace}/{trigger.request.job}"
+            self._answer(trigger, NotFound("job", name))
+
+    def _traceparent(self) -> str:
+        random = self._mesh.randomness.token_hex(24)
+        return f"00-{random[:32]}-{random[32:]}-01"
+
+
+def _unsend(steps: Sequence[tuple[Known, Step]]) -> None:
+    for _, step in steps:
+        if step.trigger is not None:
+            step.trigger.sent = False
+
+
+def _next_trigger(known: Known) -> Trigger | None:
+    """Returns the next start that somebody still waits for."""
+    while known.triggers and known.triggers[0].answer.done():
+        known.triggers.popleft()
+    return known.triggers[0] if known.triggers else None
+
+
+def _parts(steps: Sequence[tuple[Known, Step]]) -> list[list[tuple[Known, Step]]]:
+    """Cuts steps into commits of bounded size."""
+    parts: list[list[tuple[Known, Step]]] = []
+    size = _COMMIT_BYTES
+    for known, step in steps:
+        assert step.txn is not None, "there is something to commit"
+        weight = sum(len(op.value) for op in step.txn.then if isinstance(op, Put))
+        size += weight + 100 * (len(step.txn.compares) + len(step.txn.then))
+        if size > _COMMIT_BYTES:
+            parts.append([])
+            size = weight
+        parts[-1].append((known, step))
+    return parts

@@ -1,0 +1,237 @@
+"""What a leader knows about jobs between two looks at them. Pure: no I/O, no clock.
+
+A job is looked at because it is due, because something about it changed, because a run of it has
+ended, or because somebody asked for a run. At most one look at a job is under way; what comes
+meanwhile is looked at afterwards. Whatever is remembered here may be behind the store: each commit
+compares, and a refused one is read again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from sexton.internal.v1 import coordinator_pb2, records_pb2
+from sexton.v1 import scheduler_pb2
+from sexton_coordinator.jobs_store import JobRef, LoadedJob
+from sexton_coordinator.leader.horizon import Horizon
+from sexton_core.ids import RunId
+from sexton_core.instants import MILLISECOND, SECOND, Duration, Instant
+
+_FIRST_PAUSE_NS: Final[Duration] = 2 * MILLISECOND
+_LONGEST_PAUSE_NS: Final[Duration] = SECOND
+"""Pause before a job is looked at again after looks that came to nothing; doubled up to this."""
+UNREADABLE_NS: Final[Duration] = 30 * SECOND
+"""Pause before a job is looked at again whose records can't be read."""
+
+
+class Created(NamedTuple):
+    """A run of a step: its handle's shard and key, and its record."""
+
+    shard: int
+    handle: bytes
+    record: bytes
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Trigger:
+    """A start that somebody asks for, until it is answered."""
+
+    request: coordinator_pb2.TriggerRequest
+    body: bytes
+    """The hash of the request's body."""
+    answer: asyncio.Future[scheduler_pb2.TriggerJobResponse]
+    sent: bool = False
+    """Whether a commit of it may still take effect."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Known:
+    """A job that is due soon, or about which there is something to do.
+
+    loaded: as read or committed last; None: to be read.
+    ended: of its live runs, those that are known to have ended.
+    verify: whether its live handles are to be read before the next decision.
+    force: whether its timer is to be written although it should stand.
+    changed_at: revision of the last change that somebody else made.
+    scanned: when a timer in the store is due that named it; to be compared with its state.
+    sent, sent_runs: the state, and the runs, of a commit whose outcome is not known.
+    strikes: looks one after the other that came to nothing.
+    """
+
+    uid: str
+    ref: JobRef
+    loaded: LoadedJob | None = None
+    ended: set[RunId] = field(default_factory=set)
+    verify: bool = True
+    force: bool = False
+    in_flight: bool = False
+    again: bool = False
+    changed_at: int = 0
+    scanned: Instant | None = None
+    sent: bytes = b""
+    sent_runs: tuple[Created, ...] = ()
+    strikes: int = 0
+    triggers: deque[Trigger] = field(default_factory=deque)
+
+    def pause_ns(self) -> Duration:
+        """Counts a look that came to nothing, and returns how long to wait after it."""
+        self.strikes += 1
+        return min(_FIRST_PAUSE_NS << min(self.strikes - 1, 20), _LONGEST_PAUSE_NS)
+
+
+class Machine:
+    """Which jobs are to be looked at next."""
+
+    def __init__(self) -> None:
+        self.horizon: Final = Horizon()
+        self.waiting: set[str] = set()
+        """Jobs with starts in the buffer."""
+        self.woken: Final = asyncio.Event()
+        """Set when there may be something to look at before the next job is due."""
+        self._known: dict[str, Known] = {}
+        self._names: dict[tuple[str, str], str] = {}  # the uid last known by this name
+        self._ready: dict[str, None] = {}  # to be looked at at once, in order
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, uid: str) -> Known | None:
+        """Returns what is known about a job."""
+        return self._known.get(uid)
+
+    def timer(self, uid: str, due: Instant, record: records_pb2.TimerRecord) -> bool:
+        """Takes a timer of the due index; tells whether it is news."""
+        known = self._known.get(uid)
+        if known is not None and (known.in_flight or known.loaded is not None):
+            return False  # its state says when it is due
+        news = uid not in self.horizon
+        known = self._know(JobRef(uid, record.namespace, record.job))
+        known.scanned = due
+        self.horizon.arm(uid, due)
+        return news
+
+    def changed(self, ref: JobRef, revision: int) -> None:
+        """Notes that somebody else has changed a job."""
+        known = self._know(ref)
+        known.changed_at = max(known.changed_at, revision)
+        if known.loaded is not None and known.loaded.state_revision < revision:
+            known.loaded = None
+        if known.in_flight or known.loaded is None:
+            self._wake(known)
+
+    def removed(self, namespace: str, job: str, revision: int) -> None:
+        """Notes that a definition has gone."""
+        uid = self._names.get((namespace, job))
+        if uid is not None:
+            self.changed(JobRef(uid, namespace, job), revision)
+
+    def ended(self, uid: str, run_id: RunId) -> None:
+        """Notes that a run has ended."""
+        known = self._known.get(uid)
+        if known is not None and known.loaded is not None:
+            known.ended.add(run_id)
+        if uid in self.waiting:
+            self._wake(self._know(JobRef(uid)))
+
+    def look(self, uid: str, *, force: bool = False) -> None:
+        """Has a job looked at, with its live handles read; `force`: and its timer written."""
+        known = self._know(JobRef(uid))
+        known.verify = True
+        known.force = known.force or force
+        self._wake(known)
+
+    def ask(self, trigger: Trigger) -> None:
+        """Takes a start that somebody asks for."""
+        request = trigger.request
+        known = self._know(JobRef(request.uid, request.namespace, request.job))
+        known.triggers.append(trigger)
+        self._wake(known)
+
+    def forget_all_read(self) -> None:
+        """Has every job read again before it is decided about: changes may have been missed."""
+        for known in self._known.values():
+            known.loaded = None
+            known.again = known.in_flight
+
+    def take(self, now: Instant, limit: int) -> list[Known]:
+        """Takes up to `limit` jobs that are to be looked at now; each is then in flight."""
+        taken: list[Known] = []
+        while self._ready and len(taken) < limit:
+            uid = next(iter(self._ready))
+            del self._ready[uid]
+            taken.append(self._known[uid])
+        for uid in self.horizon.take(now, limit - len(taken)):
+            known = self._known[uid]
+            if known.in_flight:
+                known.again = True
+            elif uid not in self._ready:
+                taken.append(known)
+        for known in taken:
+            known.in_flight = True
+            known.again = False
+        self.woken.clear()
+        if self._ready:
+            self.woken.set()
+        return [*dict.fromkeys(taken)]
+
+    def finish(self, known: Known, next_due: Instant | None) -> None:
+        """Ends a look at a job, and arms it for the next."""
+        known.in_flight = False
+        loaded = known.loaded
+        if loaded is not None and known.changed_at > loaded.state_revision:
+            known.loaded = None
+            known.again = True
+        if known.again or known.triggers:
+            self._wake(known)
+        armed = self.horizon.arm(known.uid, next_due)
+        if not armed and known.uid not in self._ready:
+            self._forget(known)
+
+    def postpone(self, known: Known, until: Instant) -> None:
+        """Ends a look at a job that came to nothing; it is looked at again at `until`."""
+        known.in_flight = False
+        self._ready.pop(known.uid, None)
+        self.horizon.arm(known.uid, until, anyway=True)
+
+    def gone(self, known: Known) -> None:
+        """Ends a look at a job that is not there any more."""
+        known.in_flight = False
+        self.waiting.discard(known.uid)
+        self.horizon.arm(known.uid, None)
+        if known.again or known.triggers:
+            self._wake(known)
+        else:
+            self._forget(known)
+
+    def drain(self) -> Iterable[Trigger]:
+        """Takes out every start that waits for an answer."""
+        for known in self._known.values():
+            while known.triggers:
+                yield known.triggers.popleft()
+
+    def _know(self, ref: JobRef) -> Known:
+        known = self._known.get(ref.uid)
+        if known is None:
+            known = self._known[ref.uid] = Known(uid=ref.uid, ref=ref)
+        elif ref.job and not known.ref.job:
+            known.ref = ref
+        if ref.job:
+            self._names[ref.namespace, ref.job] = ref.uid
+        return known
+
+    def _wake(self, known: Known) -> None:
+        if known.in_flight:
+            known.again = True
+            return
+        self._ready[known.uid] = None
+        self.woken.set()
+
+    def _forget(self, known: Known) -> None:
+        self._known.pop(known.uid, None)
+        name = (known.ref.namespace, known.ref.job)
+        if self._names.get(name) == known.uid:
+            del self._names[name]

@@ -1,0 +1,283 @@
+"""Removes history that is old enough, by number and by age, a page at a time.
+
+Each kind of record is swept from the newest to the oldest, so that one walk both counts and judges
+by age: what comes after the newest `max_runs` of a job, or is older than `max_age`, goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import structlog
+
+from sexton.errors import SextonError
+from sexton.internal.v1 import records_pb2 as pb
+from sexton_coordinator.jobs_store import JobRef, LoadedJob, get_all
+from sexton_coordinator.leader.counters import Counters
+from sexton_coordinator.mesh import Mesh
+from sexton_coordinator.requests import KEPT_NS
+from sexton_core.instants import Duration, Instant
+from sexton_core.policy import Retention
+from sexton_core.runs.table import DEAD_LETTER_FACTOR, STATES, keep_ns
+from sexton_records import keys
+from sexton_records.runs import STATE_OF
+from sexton_runtime.kv.held_lease import HeldLease
+from sexton_runtime.kv.types import Delete, KeyValue, Page, Txn, prefix_end, unchanged
+from sexton_runtime.kv.watcher import LASTING
+
+_PAGE: Final = 500
+"""Records looked at in one pass, of each kind."""
+_INTERVAL_S: Final = 0.25
+"""Time between two passes of a sweep: 2,000 records of each kind per second."""
+_REST_S: Final = 10.0
+"""Time between two sweeps."""
+_DELETES_PER_TXN: Final = 90
+_KEYS_PER_RUN: Final = 3
+
+_log = structlog.get_logger(__name__)
+
+
+class _Rules(NamedTuple):
+    max_runs: int
+    max_age_ns: Duration
+    needed: frozenset[int] = frozenset()
+    """Versions that something undecided still needs."""
+
+
+_DEFAULT: Final = _Rules(Retention().max_runs, Retention().max_age_ns)
+
+
+class _Sweep:
+    """A walk over a prefix, newest first, that goes on where the last pass ended."""
+
+    def __init__(self, prefix: bytes) -> None:
+        self.prefix = prefix
+        self.token = b""
+        self.rules: dict[str, _Rules] = {}
+        self._counts: dict[tuple[str, bool], int] = {}
+
+    def count(self, uid: str, *, dead: bool = False) -> int:
+        """Counts a record of a job, and gives its place among the job's, newest first."""
+        number = self._counts.get((uid, dead), 0) + 1
+        self._counts[uid, dead] = number
+        return number
+
+    def turn(self, page: Page) -> None:
+        """Goes on to the next page; after the last one everything is counted anew."""
+        self.token = page.next_token
+        if not self.token:
+            self.rules.clear()
+            self._counts.clear()
+
+
+class RetentionPass:
+    """The removal of history, for one tenure."""
+
+    def __init__(self, *, mesh: Mesh, lease: HeldLease, shard: int, counters: Counters) -> None:
+        self._mesh = mesh
+        self._lease = lease
+        self._shard = shard
+        self._counters = counters
+        self._runs = _Sweep(keys.ended_prefix(shard))
+        self._decisions = _Sweep(keys.DECISIONS)
+        self._versions = _Sweep(keys.VERSIONS)
+        self._requests = _Sweep(keys.requests_prefix(shard))
+
+    async def run(self) -> None:
+        """Sweeps until cancelled."""
+        sweeps = (self._runs, self._decisions, self._versions, self._requests)
+        while True:
+            await asyncio.sleep(_INTERVAL_S if any(s.token for s in sweeps) else _REST_S)
+            try:
+                await self.run_once()
+            except LASTING:
+                raise
+            except SextonError as error:
+                _log.warning(
+                    "History could not be removed; it will be tried again.",
+                    action="retain",
+                    error=str(error),
+                )
+                await asyncio.sleep(_REST_S)
+
+    async def run_once(self) -> int:
+        """Looks at one page of each kind; gives how many records were removed."""
+        before = self._removed()
+        await self._sweep_runs()
+        await self._sweep_decisions()
+        await self._sweep_versions()
+        await self._sweep_requests()
+        return self._removed() - before
+
+    def _removed(self) -> int:
+        counters = self._counters
+        return (
+            counters.removed_runs
+            + counters.removed_decisions
+            + counters.removed_versions
+            + counters.removed_requests
+        )
+
+    # Runs -------------------------------------------------------------------------------------
+
+    async def _sweep_runs(self) -> None:
+        sweep = self._runs
+        page = await self._page(sweep)
+        ended = [(kv, pb.EndedRecord.FromString(kv.value)) for kv in page.kvs]
+        await self._learn_from_runs(sweep, ended)
+        now = self._mesh.now()
+        gone: list[tuple[KeyValue, pb.EndedRecord]] = []
+        for kv, record in ended:
+            end, uid, _ = keys.parse_ended_key(kv.key)
+            rules, state = sweep.rules[uid], STATE_OF[record.state]
+            dead = STATES[state].dead_letter
+            most = rules.max_runs * (DEAD_LETTER_FACTOR if dead else 1)
+            if sweep.count(uid, dead=dead) > most or now - end > keep_ns(state, rules.max_age_ns):
+                gone.append((kv, record))
+        sweep.turn(page)
+        self._counters.removed_runs += await self._remove_runs(gone)
+
+    async def _learn_from_runs(
+        self, sweep: _Sweep, ended: Iterable[tuple[KeyValue, pb.EndedRecord]]
+    ) -> None:
+        """Reads the rules of jobs that come up for the first time, from their newest run."""
+        newest: dict[str, bytes] = {}
+        for kv, record in ended:
+            _, uid, _ = keys.parse_ended_key(kv.key)
+            if uid not in sweep.rules:
+                newest.setdefault(uid, _run_key(kv, record))
+        found = await get_all(self._mesh.store, list(newest.values()))
+        for uid, kv in zip(newest, found, strict=True):
+            template = pb.RunRecord.FromString(kv.value).template
+            known = bool(template.retain_runs)
+            sweep.rules[uid] = (
+                _Rules(template.retain_runs, template.retain_ns) if known else _DEFAULT
+            )
+
+    async def _remove_runs(self, gone: Sequence[tuple[KeyValue, pb.EndedRecord]]) -> int:
+        dead = {
+            kv.key: _run_key(kv, record)
+            for kv, record in gone
+            if STATES[STATE_OF[record.state]].dead_letter
+        }
+        queues = {
+            key: pb.RunRecord.FromString(kv.value).template.queue
+            for key, kv in zip(
+                dead, await get_all(self._mesh.store, list(dead.values())), strict=True
+            )
+        }
+        deletes: list[list[Delete]] = []
+        for kv, record in gone:
+            group = [Delete(kv.key), Delete(_run_key(kv, record))]
+            if queues.get(kv.key):
+                queue_shard = keys.shard_of(queues[kv.key], self._mesh.queue_shards)
+                end, uid, run_id = keys.parse_ended_key(kv.key)
+                group.append(Delete(keys.dead_key(queue_shard, end, uid, run_id)))
+            deletes.append(group)
+        await self._delete(deletes, _DELETES_PER_TXN // _KEYS_PER_RUN)
+        return len(deletes)
+
+    # Decisions and versions -------------------------------------------------------------------
+
+    async def _sweep_decisions(self) -> None:
+        sweep = self._decisions
+        page = await self._page(sweep)
+        own = self._own(page)
+        await self._learn_from_jobs(sweep, [uid for uid, _ in own])
+        now = self._mesh.now()
+        gone: list[KeyValue] = []
+        for uid, kv in own:
+            decided_at = pb.DecisionRecord.FromString(kv.value).decide_time_ns
+            if self._is_past(sweep, uid, now - decided_at):
+                gone.append(kv)
+        sweep.turn(page)
+        await self._delete([[Delete(kv.key)] for kv in gone], _DELETES_PER_TXN)
+        self._counters.removed_decisions += len(gone)
+
+    async def _sweep_versions(self) -> None:
+        sweep = self._versions
+        page = await self._page(sweep)
+        own = self._own(page)
+        await self._learn_from_jobs(sweep, [uid for uid, _ in own])
+        now = self._mesh.now()
+        gone: list[KeyValue] = []
+        for uid, kv in own:
+            record = pb.VersionRecord.FromString(kv.value)
+            past = self._is_past(sweep, uid, now - record.until_time_ns)
+            if past and record.version not in sweep.rules[uid].needed:
+                gone.append(kv)
+        sweep.turn(page)
+        await self._delete([[Delete(kv.key)] for kv in gone], _DELETES_PER_TXN)
+        self._counters.removed_versions += len(gone)
+
+    def _is_past(self, sweep: _Sweep, uid: str, age_ns: Duration) -> bool:
+        rules = sweep.rules[uid]
+        return sweep.count(uid) > rules.max_runs or age_ns > rules.max_age_ns
+
+    def _own(self, page: Page) -> list[tuple[str, KeyValue]]:
+        """Returns the records of this shard's jobs, with the job's uid."""
+        uids = [(kv.key.split(b"/", 2)[1].decode(), kv) for kv in page.kvs]
+        shards = self._mesh.coordinator_shards
+        return [(uid, kv) for uid, kv in uids if keys.shard_of(uid, shards) == self._shard]
+
+    async def _learn_from_jobs(self, sweep: _Sweep, uids: Iterable[str]) -> None:
+        """Reads the rules of jobs that come up for the first time; deleted ones have defaults."""
+        unknown = [uid for uid in dict.fromkeys(uids) if uid not in sweep.rules]
+        if not unknown:
+            return
+        found = await self._mesh.jobs.load([JobRef(uid) for uid in unknown])
+        for uid, loaded in zip(unknown, found, strict=True):
+            if isinstance(loaded, LoadedJob):
+                retention = loaded.job.current.retention
+                sweep.rules[uid] = _Rules(
+                    retention.max_runs, retention.max_age_ns, frozenset(loaded.versions)
+                )
+            else:
+                sweep.rules[uid] = _DEFAULT
+
+    # Requests ---------------------------------------------------------------------------------
+
+    async def _sweep_requests(self) -> None:
+        page = await self._page(self._requests)
+        now: Instant = self._mesh.now()
+        gone = [
+            kv
+            for kv in page.kvs
+            if now - pb.RequestRecord.FromString(kv.value).create_time_ns > KEPT_NS
+        ]
+        self._requests.turn(page)
+        # Compared: the same id may have been used again by now, and that record is young.
+        for first in range(0, len(gone), _DELETES_PER_TXN // 2):
+            part = gone[first : first + _DELETES_PER_TXN // 2]
+            compares = tuple(unchanged(kv) for kv in part)
+            txn = Txn(compares, tuple(Delete(kv.key) for kv in part), use_reserve=True)
+            await self._lease.commit([txn])
+            self._counters.removed_requests += len(part)
+
+    async def _page(self, sweep: _Sweep) -> Page:
+        return await self._mesh.store.scan(
+            sweep.prefix,
+            prefix_end(sweep.prefix),
+            limit=_PAGE,
+            reverse=True,
+            page_token=sweep.token,
+        )
+
+    async def _delete(self, groups: Sequence[Sequence[Delete]], per_txn: int) -> None:
+        """Deletes records, the keys of each in one transaction."""
+        txns = [
+            Txn(
+                then=tuple(op for group in groups[first : first + per_txn] for op in group),
+                use_reserve=True,
+            )
+            for first in range(0, len(groups), per_txn)
+        ]
+        if txns:
+            await self._lease.commit(txns)
+
+
+def _run_key(kv: KeyValue, record: pb.EndedRecord) -> bytes:
+    _, uid, run_id = keys.parse_ended_key(kv.key)
+    return keys.run_key(record.namespace, record.job, uid, run_id)

@@ -1,0 +1,243 @@
+"""One look at a job as one transaction: decide, and what the decision writes and compares. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from sexton.internal.v1 import queue_pb2, records_pb2
+from sexton.v1 import run_pb2, scheduler_pb2
+from sexton_coordinator.jobs_store import LoadedJob
+from sexton_coordinator.leader.machine import Created, Trigger
+from sexton_coordinator.requests import encode_request
+from sexton_coordinator.writes import buffered_ops, decision_ops, state_ops
+from sexton_core.ids import RunId
+from sexton_core.instants import Instant
+from sexton_core.policy import Admission, Handle, JobState, NewRun, Verdict, decide, trigger
+from sexton_core.words import Ask, Decision
+from sexton_records import keys
+from sexton_records.runs import new_record, run_message
+from sexton_records.state import OVERLAP_OF
+from sexton_runtime.kv.types import Compare, Limits, Op, Put, Target, Txn, absent
+
+ROOM_OPS: Final = 1
+"""What the lease adds to a transaction: its fence."""
+_ROOM_BYTES: Final = 4_096
+_STARTS: Final = (24, 8, 2, 1)
+"""Starts of one transaction, tried in this order until it fits: runs may be large."""
+
+TRIGGER: Final = "TriggerJob"
+"""The method under which requests for a start are recorded."""
+
+MODES: Final = {
+    Ask.CANCEL: run_pb2.CANCEL_MODE_CANCEL,
+    Ask.TERMINATE: run_pb2.CANCEL_MODE_TERMINATE,
+}
+
+
+class OversizedError(Exception):
+    """What is to be decided about a job does not fit a transaction."""
+
+
+class Step(NamedTuple):
+    """What one look at a job does.
+
+    txn: to be committed under the lease; None: nothing is to be written.
+    requires: the runs that compares name, by the index of the compare.
+    timer: when the timer then stands.
+    ends: what is asked of live runs, by the shard of their queue.
+    """
+
+    loaded: LoadedJob
+    verdict: Verdict
+    txn: Txn | None
+    requires: dict[int, RunId]
+    timer: Instant | None
+    writes_state: bool
+    created: tuple[Created, ...]
+    ends: tuple[tuple[int, queue_pb2.EndRequest], ...]
+    trigger: Trigger | None
+    answer: scheduler_pb2.TriggerJobResponse | None
+
+    def after(self, revision: int) -> LoadedJob:
+        """Returns the job as it is once the step is committed at a revision."""
+        if not self.writes_state:
+            return self.loaded
+        return self.loaded._replace(
+            state=self.verdict.state, state_revision=revision, timer=self.timer, state_value=b""
+        )
+
+    @property
+    def state_value(self) -> bytes:
+        """Returns the record of the state that the step writes; empty: it writes none."""
+        if self.txn is None or not self.writes_state:
+            return b""
+        key = self.loaded.name.state_key
+        return next(op.value for op in self.txn.then if isinstance(op, Put) and op.key == key)
+
+
+class Planner:
+    """Makes steps. `traceparent` makes the trace context of a new run."""
+
+    def __init__(
+        self, *, queue_shards: int, limits: Limits, traceparent: Callable[[], str]
+    ) -> None:
+        self._queue_shards = queue_shards
+        self._limits = limits
+        self._traceparent = traceparent
+
+    def plan(
+        self,
+        loaded: LoadedJob,
+        now: Instant,
+        ended: set[RunId],
+        asked: Trigger | None = None,
+        *,
+        force: bool = False,
+    ) -> Step:
+        """Decides about a job and makes the transaction.
+
+        Args:
+            loaded: as read or committed last.
+            now: mesh time, as estimated.
+            ended: of its live runs, those that are known to have ended.
+            asked: the start that somebody asks for; None: what is due is decided.
+            force: writes the timer although it should stand.
+
+        Raises:
+            OversizedError: it does not fit a transaction, however little of it is decided.
+
+        """
+        for starts in _STARTS:
+            if asked is None:
+                verdict = decide(loaded.job, loaded.state, now, ended, limit=starts)
+                step = self._step(loaded, verdict, now, force=force)
+            else:
+                verdict, admission = trigger(
+                    loaded.job,
+                    loaded.state,
+                    now,
+                    asked.request.request_id,
+                    overlap=OVERLAP_OF.get(asked.request.overlap),
+                    ended=ended,
+                    limit=starts,
+                )
+                step = self._step(loaded, verdict, now, asked, admission)
+            if step.txn is None or self._fits(step.txn):
+                return step
+        raise OversizedError
+
+    def handle_key(self, uid: str, handle: Handle) -> bytes:
+        """Returns the key of a run in flight."""
+        return keys.handle_key(self._queue_shard(handle.queue), uid, handle)
+
+    def end_request(
+        self, uid: str, handle: Handle, ask: Ask, reason: str
+    ) -> tuple[int, queue_pb2.EndRequest]:
+        """Returns what asks for a run's end, and the queue shard whose owner is to be asked."""
+        shard = self._queue_shard(handle.queue)
+        key = keys.handle_key(shard, uid, handle)
+        return shard, queue_pb2.EndRequest(handle=key, mode=MODES[ask], reason=reason)
+
+    def _queue_shard(self, queue: str) -> int:
+        return keys.shard_of(queue, self._queue_shards)
+
+    def _fits(self, txn: Txn) -> bool:
+        size = sum(len(compare.key) for compare in txn.compares)
+        size += sum(len(op.key) + (len(op.value) if isinstance(op, Put) else 0) for op in txn.then)
+        ops = len(txn.compares) + len(txn.then)
+        return (
+            ops + ROOM_OPS <= self._limits.max_ops_per_txn
+            and size + _ROOM_BYTES <= self._limits.max_txn_bytes
+        )
+
+    def _step(
+        self,
+        loaded: LoadedJob,
+        verdict: Verdict,
+        now: Instant,
+        asked: Trigger | None = None,
+        admission: Admission | None = None,
+        *,
+        force: bool = False,
+    ) -> Step:
+        name, uid = loaded.name, loaded.name.uid
+        compares = [Compare(name.state_key, Target.MOD_REVISION, loaded.state_revision)]
+        requires: dict[int, RunId] = {}
+        for handle in verdict.requires:
+            requires[len(compares)] = handle.run_id
+            compares.append(Compare(self.handle_key(uid, handle), Target.EXISTS, operand=True))
+        then: list[Op] = []
+        created: list[Created] = []
+        for run in verdict.runs:
+            shard = self._queue_shard(run.handle.queue)
+            key = keys.handle_key(shard, uid, run.handle)
+            record = self._record(loaded, run, now)
+            compares.append(absent(key))
+            then.append(Put(key, record))
+            created.append(Created(shard, key, record))
+        timer = verdict.next_due
+        writes_state = verdict.changed or force or timer != loaded.timer
+        if writes_state:
+            then += state_ops(name, verdict.state, timer, loaded.timer)
+            then += decision_ops(uid, verdict.ranges)
+            then += buffered_ops(name, verdict.buffered, verdict.unbuffered)
+        answer = None
+        if asked is not None and admission is not None:
+            answer = _answer(admission, created)
+            request_key = trigger_key(name.shard, asked)
+            compares.append(absent(request_key))
+            then.append(Put(request_key, encode_request(asked.body, answer, now)))
+        return Step(
+            loaded=loaded,
+            verdict=verdict,
+            txn=_txn(loaded.state, verdict, compares, then, timer=loaded.timer),
+            requires=requires,
+            timer=timer,
+            writes_state=writes_state,
+            created=tuple(created),
+            ends=tuple(
+                self.end_request(uid, handle, ask, f"overlap: {ask} for a newer start")
+                for handle, ask in verdict.asks
+            ),
+            trigger=asked,
+            answer=answer,
+        )
+
+    def _record(self, loaded: LoadedJob, run: NewRun, now: Instant) -> bytes:
+        prefix = loaded.versions[run.version].run_prefix(loaded.name)
+        return prefix + new_record(run, now, self._traceparent()).SerializeToString()
+
+
+def trigger_key(shard: int, asked: Trigger) -> bytes:
+    """Returns the key that says that a request for a start has had its effect."""
+    return keys.request_key(shard, asked.request.namespace, TRIGGER, asked.request.request_id)
+
+
+def _txn(
+    state: JobState,
+    verdict: Verdict,
+    compares: list[Compare],
+    then: list[Op],
+    *,
+    timer: Instant | None,
+) -> Txn | None:
+    """Returns the transaction: never before what it decides about is due."""
+    if not then:
+        return None
+    not_before = verdict.not_before or 0
+    if verdict.state.cursor != state.cursor and timer is not None:
+        not_before = max(not_before, timer)
+    return Txn(tuple(compares), tuple(then), not_before_ns=not_before)
+
+
+def _answer(admission: Admission, created: list[Created]) -> scheduler_pb2.TriggerJobResponse:
+    if admission.decision is not Decision.FIRED:
+        return scheduler_pb2.TriggerJobResponse(
+            decision=admission.decision.value, reason=admission.reason.value
+        )
+    for run in created:
+        record = records_pb2.RunRecord.FromString(run.record)
+        if record.run_id == admission.run_id:
+            return scheduler_pb2.TriggerJobResponse(run=run_message(record, 0, full=True))
+    raise AssertionError("a start that was let through has a run")

@@ -1,0 +1,217 @@
+"""One tenure of a shard's lease: everything that a leader does, and nothing after its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias, TypeVar
+
+import structlog
+
+from sexton.errors import Compacted, NotLeader, OutcomeUnknown, SextonError
+from sexton.internal.v1 import coordinator_pb2, records_pb2
+from sexton.v1 import scheduler_pb2
+from sexton_coordinator.leader.counters import Counters
+from sexton_coordinator.leader.definitions import Definitions
+from sexton_coordinator.leader.firing import Firing
+from sexton_coordinator.leader.horizon import HORIZON_NS, MOST_TIMERS
+from sexton_coordinator.leader.lookout import Lookout
+from sexton_coordinator.leader.machine import Machine, Trigger
+from sexton_coordinator.leader.pushing import Links
+from sexton_coordinator.leader.reconciler import Reconciler
+from sexton_coordinator.leader.retention import RetentionPass
+from sexton_coordinator.mesh import Mesh
+from sexton_coordinator.requests import body_hash
+from sexton_records import keys
+from sexton_runtime.kv.held_lease import HeldLease
+from sexton_runtime.kv.watcher import LASTING
+
+_DRAIN_S: Final = 0.6
+"""How long a hand-over waits for answers. The successor must act within a second."""
+_PAUSE_S: Final = 0.2
+"""After a loading that failed."""
+_LOAD_PAUSE_S: Final = 0.02
+"""Least time between two loadings."""
+
+Result = TypeVar("Result")
+Load: TypeAlias = Callable[[], Awaitable[Result]]
+
+_log = structlog.get_logger(__name__)
+
+
+class Tenure:
+    """A leader's work under one lease. `run` it once; `hand_over` ends it in order."""
+
+    def __init__(self, *, mesh: Mesh, lease: HeldLease, shard: int, counters: Counters) -> None:
+        self.lease: Final = lease
+        self.shard: Final = shard
+        self.acting: Final = asyncio.Event()
+        """Set once what is due is known, and looked at."""
+        self._mesh = mesh
+        self._counters = counters
+        self._machine = Machine()
+        self._links = Links(
+            mesh=mesh,
+            lease=lease,
+            shard=shard,
+            counters=counters,
+            settled=self._machine.ended,
+            opened=self._look_out,
+        )
+        self._firing = Firing(
+            mesh=mesh,
+            lease=lease,
+            shard=shard,
+            machine=self._machine,
+            queues=self._links,
+            counters=counters,
+        )
+        self._lookout = Lookout(
+            mesh=mesh,
+            lease=lease,
+            shard=shard,
+            machine=self._machine,
+            planner=self._firing.planner,
+            queues=self._links,
+            counters=counters,
+        )
+        self._definitions = Definitions(
+            mesh=mesh, shard=shard, machine=self._machine, removed=self._lookout.want
+        )
+        self._running: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Leads until the lease is lost or handed over; raises what does not pass by itself."""
+        self._running = asyncio.create_task(self._lead())
+        lost = asyncio.create_task(self.lease.lost.wait())
+        try:
+            await asyncio.wait([self._running, lost], return_when=asyncio.FIRST_COMPLETED)
+            if self._running.done():
+                self._running.result()
+        finally:
+            for task in (self._running, lost):
+                task.cancel()
+            await asyncio.gather(self._running, lost, return_exceptions=True)
+            self._dismiss()
+
+    async def hand_over(self) -> None:
+        """Takes nothing up any more, waits for what was sent, and gives the lease back."""
+        try:
+            async with asyncio.timeout(_DRAIN_S):
+                await self._firing.drain()
+        except TimeoutError:
+            pass
+        await self.lease.release()
+
+    async def trigger(
+        self, request: coordinator_pb2.TriggerRequest
+    ) -> scheduler_pb2.TriggerJobResponse:
+        """Starts a run through the gate.
+
+        Raises:
+            NotFound: there is no such job, or it is another incarnation.
+            InvalidArgument: the request's id was another request's.
+            NotLeader, OutcomeUnknown: the tenure ended before the answer came.
+
+        """
+        if not self.lease.still_held():
+            raise NotLeader
+        trigger = Trigger(
+            request=request,
+            body=body_hash(request),
+            answer=asyncio.get_running_loop().create_future(),
+        )
+        self._machine.ask(trigger)
+        return await trigger.answer
+
+    async def _lead(self) -> None:
+        await self._retry_until_done(self._lookout.find_waiting)
+        revision = await self._retry_until_done(self._load)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow(revision))
+            group.create_task(self._keep_loaded())
+            group.create_task(self._firing.run())
+            group.create_task(self._links.run())
+            group.create_task(self._lookout.run())
+            group.create_task(
+                Reconciler(mesh=self._mesh, shard=self.shard, machine=self._machine).run()
+            )
+            group.create_task(
+                RetentionPass(
+                    mesh=self._mesh, lease=self.lease, shard=self.shard, counters=self._counters
+                ).run()
+            )
+            self._lookout.want()
+            self.acting.set()
+
+    async def _load(self) -> int:
+        """Loads the horizon; gives the revision from which changes are to be followed."""
+        self._counters.horizons += 1
+        reach = self._mesh.now() + HORIZON_NS
+        horizon = self._machine.horizon
+        horizon.begin_loading(reach)
+        start, end = keys.timers_prefix(self.shard), keys.timers_until(self.shard, reach)
+        token, revision, loaded, last = b"", 0, 0, None
+        while loaded < MOST_TIMERS:
+            page = await self._mesh.store.scan(start, end, page_token=token)
+            revision = revision or page.revision
+            for kv in page.kvs:
+                timer = keys.parse_timer_key(kv.key)
+                record = records_pb2.TimerRecord.FromString(kv.value)
+                loaded += self._machine.timer(timer.uid, timer.due, record)
+                last = timer.due
+            token = page.next_token
+            if not token:
+                last = None
+                break
+        horizon.end_loading(reach, last)
+        self._machine.woken.set()
+        return revision
+
+    async def _keep_loaded(self) -> None:
+        while True:
+            await self._firing.hungry.wait()
+            self._firing.hungry.clear()
+            await self._retry_until_done(self._load)
+            await asyncio.sleep(_LOAD_PAUSE_S)
+
+    async def _follow(self, revision: int) -> None:
+        """Follows the definitions; where the place is lost, reads the horizon again."""
+        while True:
+            try:
+                await self._definitions.follow(revision)
+            except Compacted:
+                self._counters.compacted += 1
+                _log.warning(
+                    "Changes of definitions were missed; what is due soon is read again.",
+                    action="reload",
+                    shard=self.shard,
+                )
+                self._machine.forget_all_read()
+                revision = await self._retry_until_done(self._load)
+                self._lookout.want()
+
+    async def _retry_until_done(self, load: Load[Result]) -> Result:
+        while True:
+            try:
+                return await load()
+            except LASTING:
+                raise
+            except SextonError as error:
+                _log.warning("The store could not be read.", action="load", error=str(error))
+                await asyncio.sleep(_PAUSE_S)
+
+    def _look_out(self) -> None:
+        self._lookout.want()
+
+    def _dismiss(self) -> None:
+        """Answers whoever still waits for a start."""
+        leader = self._mesh.directory.leader(self.shard)
+        for trigger in self._machine.drain():
+            if not trigger.answer.done():
+                address = leader.address if leader is not None else ""
+                trigger.answer.set_exception(
+                    OutcomeUnknown("the leader changed before the start was answered")
+                    if trigger.sent
+                    else NotLeader(address)
+                )
