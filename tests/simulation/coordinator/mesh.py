@@ -1,0 +1,507 @@
+"""A simulated mesh around the real coordinators: a real store, a scripted queue, a user's hand.
+
+The scripted queue owns the only queue shard and stands for its workers too: a run ends `lasts_s`
+after it was seen, or `stops_s` after its end was asked for. It can be deaf to pushes, and mute about
+what has ended. What it sees it keeps, so that tests can judge by what really reached it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from google.protobuf.duration_pb2 import Duration
+
+from sexton.errors import NotLeader, SextonError
+from sexton.internal.v1 import coordinator_pb2, coordinator_pb2_grpc, queue_pb2, queue_pb2_grpc
+from sexton.internal.v1 import records_pb2 as pb
+from sexton.v1 import job_pb2, run_pb2, scheduler_pb2
+from sexton_coordinator.app import Coordinator
+from sexton_coordinator.jobs_store import JobReader, LoadedJob
+from sexton_coordinator.writes import JobName, decision_ops, state_ops
+from sexton_core.policy import DecisionRange, Definition, Job, create, delete, edit, pause, resume
+from sexton_core.policy.timeline import Timeline
+from sexton_core.words import Origin, ResumeMode
+from sexton_records import keys
+from sexton_records.state import decode_decision, handle_name
+from sexton_runtime.kv.client import StoreClient
+from sexton_runtime.kv.lease_keeper import LeaseKeeper
+from sexton_runtime.kv.types import Compare, Delete, Outcome, Put, Target, Txn, absent, prefix_end
+from sexton_runtime.randomness import SeededRandomness
+from sexton_runtime.rpc.policy_channel import PolicyChannel
+from sexton_sim.loop import SimLoop
+from sexton_sim.network import Network
+from sexton_sim.process import Process
+from sexton_sim.transport import SimTransport
+from sexton_store.app import Store
+from sexton_store.contract import EngineConfig
+from sexton_store.memory_disk import MemoryDisk
+
+STORE = "127.0.0.1:7600"
+QUEUE = "127.0.0.1:7700"
+COORDINATORS = {"coordinator-1": "127.0.0.1:7400", "coordinator-2": "127.0.0.1:7402"}
+S = 1_000_000_000
+
+
+def every(seconds: int) -> list[job_pb2.Schedule]:
+    return [job_pb2.Schedule(every=job_pb2.Every(period=Duration(seconds=seconds)))]
+
+
+@dataclass(kw_only=True)
+class SeenRun:
+    """A run as the queue saw it first."""
+
+    handle: bytes
+    record: pb.RunRecord
+    at: int
+    pushed: bool
+
+
+@dataclass(kw_only=True)
+class ScriptedQueue(queue_pb2_grpc.QueueServiceServicer):
+    """The owner of the queue shard, and its workers."""
+
+    mesh: Mesh
+    lasts_s: float = 0.5
+    stops_s: float = 0.1
+    mute: bool = False
+    deaf: bool = False
+    reads_every_s: float = 5.0
+    seen: dict[bytes, SeenRun] = field(default_factory=dict)
+    ends: list[tuple[str, int]] = field(default_factory=list)
+    hellos: list[queue_pb2.PushHello] = field(default_factory=list)
+    process: Process = field(init=False)
+    _streams: list[asyncio.Queue[queue_pb2.PushResponse]] = field(default_factory=list)
+    _store: StoreClient = field(init=False)
+
+    async def start(self) -> None:
+        self.process = self.mesh.loop.process("queue")
+        await self.process.spawn(self._start())
+
+    async def _start(self) -> None:
+        mesh = self.mesh
+        randomness = SeededRandomness(f"queue-{self.process.incarnation}")
+        channel = PolicyChannel(mesh.transport.channel(STORE))
+        self._store = StoreClient(channel, clock=self.process.clock, randomness=randomness)
+        await self._store.start()
+        keeper = LeaseKeeper(self._store, clock=self.process.clock, randomness=randomness)
+        keeper.start()
+        server = mesh.transport.server()
+        queue_pb2_grpc.add_QueueServiceServicer_to_server(self, server)
+        mesh.transport.bind(server, QUEUE)
+        await server.start()
+        member = pb.MemberRecord(id="queue", address=QUEUE).SerializeToString()
+        self._lease = await keeper.acquire("queue/000", ttl_s=2, value=member)
+        self._keep = (server, keeper, asyncio.create_task(self._read()))
+
+    async def Push(self, requests: Any, context: Any) -> Any:
+        outbox: asyncio.Queue[queue_pb2.PushResponse] = asyncio.Queue()
+        outbox.put_nowait(queue_pb2.PushResponse(owner_token=self._lease.token))
+        reader = asyncio.create_task(self._receive(requests))
+        self._streams.append(outbox)
+        try:
+            while True:
+                yield await outbox.get()
+        finally:
+            self._streams.remove(outbox)
+            reader.cancel()
+
+    async def _receive(self, requests: Any) -> None:
+        async for request in requests:
+            if request.HasField("hello"):
+                self.hellos.append(request.hello)
+            if self.deaf:
+                continue
+            for run in request.runs:
+                self._see(run.handle, run.record, pushed=True)
+            for end in request.ends:
+                self.ends.append((keys.parse_handle_key(end.handle).run_id, end.mode))
+                if end.handle in self.seen:
+                    asyncio.create_task(self._end(end.handle, self.stops_s, end.mode))
+
+    async def _read(self) -> None:
+        while True:
+            for kv in await self.mesh.below(b"active/", self._store):
+                self._see(kv.key, kv.value, pushed=False)
+            await asyncio.sleep(self.reads_every_s)
+
+    def _see(self, handle: bytes, record: bytes, *, pushed: bool) -> None:
+        if handle not in self.seen:
+            self.seen[handle] = SeenRun(
+                handle=handle,
+                record=pb.RunRecord.FromString(record),
+                at=self.mesh.mesh_now(),
+                pushed=pushed,
+            )
+            asyncio.create_task(self._end(handle, self.lasts_s))
+
+    async def _end(self, handle: bytes, after_s: float, mode: int = 0) -> None:
+        await asyncio.sleep(after_s)
+        record = pb.RunRecord.FromString(
+            self.seen[handle].record.SerializeToString(deterministic=True)
+        )
+        record.state = {
+            0: run_pb2.RUN_STATE_SUCCEEDED,
+            run_pb2.CANCEL_MODE_CANCEL: run_pb2.RUN_STATE_CANCELLED,
+            run_pb2.CANCEL_MODE_TERMINATE: run_pb2.RUN_STATE_TERMINATED,
+        }[mode]
+        record.end_time_ns = self.mesh.mesh_now()
+        template = record.template
+        uid = template.job_uid
+        ended = pb.EndedRecord(
+            namespace=template.namespace,
+            job=template.job,
+            state=record.state,
+            nominal_ns=record.nominal_ns,
+        )
+        run_key = keys.run_key(template.namespace, template.job, uid, record.run_id)
+        ended_key = keys.ended_key(0, record.end_time_ns, uid, record.run_id)
+        txn = Txn(
+            compares=(Compare(handle, Target.EXISTS, True), self._lease.fence()),
+            then=(
+                Delete(handle),
+                Put(run_key, record.SerializeToString()),
+                Put(ended_key, ended.SerializeToString()),
+            ),
+        )
+        while True:
+            try:
+                (result,) = await self._store.commit([txn])
+                break
+            except SextonError:
+                await asyncio.sleep(0.2)
+        if result.outcome is Outcome.COMMITTED and not self.mute:
+            notice = queue_pb2.SettledRun(handle=handle, job_uid=uid, state=record.state)
+            for stream in self._streams:
+                stream.put_nowait(queue_pb2.PushResponse(settled=[notice]))
+
+
+class Mesh:
+    """One simulation; `run(scenario)` starts everything and runs the scenario as the user."""
+
+    def __init__(
+        self,
+        seed: int = 0,
+        *,
+        shards: int = 1,
+        coordinators: Sequence[str] = tuple(COORDINATORS),
+        with_queue: bool = True,
+        **queue: Any,
+    ) -> None:
+        self.seed = seed
+        self.loop = SimLoop()
+        self.network = Network(seed)
+        self.transport = SimTransport(self.network)
+        self.coordinators: dict[str, Coordinator] = {}
+        self.processes: dict[str, Process] = {}
+        self.queue = ScriptedQueue(mesh=self, **queue)
+        self.store: StoreClient
+        self.jobs: JobReader
+        self.user = self.loop.process("user")
+        self.disk = MemoryDisk()
+        self._shards = shards
+        self._names = coordinators
+        self._with_queue = with_queue
+        self._made = 0
+
+    def run(self, scenario: Callable[[Mesh], Awaitable[None]], *, limit_s: float = 900) -> None:
+        async def play() -> None:
+            channel = PolicyChannel(self.transport.channel(STORE))
+            async with StoreClient(
+                channel, clock=self.user.clock, randomness=SeededRandomness(f"user-{self.seed}")
+            ) as self.store:
+                self.jobs = JobReader(self.store, self._shards)
+                await scenario(self)
+
+        async def main() -> None:
+            await self.start_store()
+            if self._with_queue:
+                await self.queue.start()
+            for name in self._names:
+                await self.start_coordinator(name)
+            async with asyncio.timeout(limit_s):
+                await self.user.spawn(play())
+
+        self.loop.run(main())
+        assert self.loop.unhandled == []
+
+    # Processes
+
+    async def start_store(self) -> None:
+        process = self.processes["store"] = self.loop.process("store")
+        self.disk = self.disk.crash()
+
+        async def start() -> None:
+            store = Store(
+                disk=self.disk,
+                transport=self.transport,
+                clock=process.clock,
+                randomness=SeededRandomness(f"store-{self.seed}-{process.incarnation}"),
+                listen=STORE,
+                config=EngineConfig(coordinator_shards=self._shards),
+            )
+            await store.lifecycle.start()
+
+        await process.spawn(start())
+
+    async def start_coordinator(self, name: str) -> Coordinator:
+        process = self.processes[name] = self.loop.process(name)
+
+        async def start() -> Coordinator:
+            coordinator = Coordinator(
+                transport=self.transport,
+                clock=process.clock,
+                randomness=SeededRandomness(f"{name}-{self.seed}-{process.incarnation}"),
+                store=STORE,
+                listen=COORDINATORS[name],
+            )
+            await coordinator.lifecycle.start()
+            return coordinator
+
+        coordinator = self.coordinators[name] = await process.spawn(start())
+        return coordinator
+
+    def crash(self, name: str) -> None:
+        self.processes[name].crash()
+
+    async def stop(self, name: str) -> None:
+        """Stops a coordinator in order."""
+        await self.processes[name].spawn(self.coordinators[name].lifecycle.stop())
+        self.crash(name)
+
+    async def leader(self, shard: int = 0) -> str:
+        """Waits for a leader that acts; gives its name."""
+        while True:
+            for name, coordinator in self.coordinators.items():
+                tenure = coordinator.leadership.tenure(shard)
+                if self.processes[name].alive and tenure is not None and tenure.acting.is_set():
+                    return name
+            await asyncio.sleep(0.01)
+
+    def counted(self, counter: str) -> int:
+        """Sums a counter over all coordinators that ever lived under their names."""
+        return sum(getattr(c.leadership.counters, counter) for c in self.coordinators.values())
+
+    # Time
+
+    def mesh_now(self) -> int:
+        return self.store.mesh_time.now_ns()
+
+    async def until(self, instant: int) -> None:
+        await self.store.mesh_time.wait_until(instant)
+
+    async def boundary(self, seconds: int, *, ahead_s: int = 3) -> int:
+        """Gives the next multiple of `seconds` that is at least `ahead_s` away."""
+        now = self.mesh_now() + ahead_s * S
+        return now + (-now) % (seconds * S)
+
+    # The user's hand
+
+    async def create(self, **spec: Any) -> JobName:
+        """Creates a job; its name with its uid."""
+        (name,) = await self.create_many(1, **spec)
+        return name
+
+    async def create_many(self, count: int, **fields: Any) -> list[JobName]:
+        task = job_pb2.Task(shell=job_pb2.ShellTask(command="true"))
+        spec = job_pb2.JobSpec(**({"task": task} | fields))
+        names, txns = [], []
+        for _ in range(count):
+            self._made += 1
+            digits = "".join("abcdefghij"[int(d)] for d in f"{self._made:05}")
+            name = self.jobs.name_of("default", f"job-{self._made}", f"{digits}xyzabcdefghijklmnop")
+            now = self.mesh_now()
+            version = self.jobs.decode(name, spec, 1, now)
+            record = pb.JobRecord(
+                uid=name.uid, version=1, spec=spec, create_time_ns=now, effective_time_ns=now
+            )
+            job = _job(name, record, version.definition)
+            change = create(job, now)
+            ops = state_ops(name, change.state, change.next_due, None)
+            txns.append(
+                Txn(
+                    compares=(absent(name.job_key), absent(name.state_key)),
+                    then=(Put(name.job_key, record.SerializeToString()), *ops),
+                )
+            )
+            names.append(name)
+        for first in range(0, count, 500):
+            for result in await self.store.commit(txns[first : first + 500]):
+                assert result.outcome is Outcome.COMMITTED
+        return names
+
+    async def edit(self, name: JobName, **fields: Any) -> None:
+        def change(loaded: LoadedJob) -> tuple[Any, ...]:
+            spec = job_pb2.JobSpec()
+            spec.CopyFrom(loaded.record.spec)
+            for field_name in fields:
+                spec.ClearField(field_name)  # type: ignore[arg-type]
+            spec.MergeFrom(job_pb2.JobSpec(**fields))
+            now = self.mesh_now()
+            number = loaded.record.version + 1
+            version = self.jobs.decode(name, spec, number, now)
+            _, changed = edit(loaded.job, loaded.state, version.definition, now)
+            effective = max(now, loaded.state.cursor)
+            record = pb.JobRecord()
+            record.CopyFrom(loaded.record)
+            record.spec.CopyFrom(spec)
+            record.version, record.effective_time_ns = number, effective
+            former = pb.VersionRecord(
+                version=number - 1,
+                spec=loaded.record.spec,
+                after_time_ns=loaded.record.effective_time_ns,
+                until_time_ns=effective,
+            )
+            key = keys.version_key(name.uid, number - 1)
+            return changed, record, [Put(key, former.SerializeToString())]
+
+        await self._change(name, change)
+
+    async def pause(self, name: JobName) -> None:
+        await self._change(
+            name, lambda it: (pause(it.job, it.state, self.mesh_now()), it.record, [])
+        )
+
+    async def resume(self, name: JobName, mode: ResumeMode = ResumeMode.NEXT) -> None:
+        await self._change(
+            name, lambda it: (resume(it.job, it.state, self.mesh_now(), mode), it.record, [])
+        )
+
+    async def _change(self, name: JobName, change: Callable[[LoadedJob], tuple[Any, ...]]) -> None:
+        while True:
+            loaded = await self.load(name)
+            changed, record, more = change(loaded)
+            ops = state_ops(name, changed.state, changed.next_due, loaded.timer)
+            txn = Txn(
+                compares=self._unchanged(loaded),
+                then=(
+                    Put(name.job_key, record.SerializeToString()),
+                    *ops,
+                    *decision_ops(name.uid, changed.ranges),
+                    *more,
+                ),
+                not_after_ns=changed.not_after,
+            )
+            if (await self.store.commit([txn]))[0].outcome is Outcome.COMMITTED:
+                return
+
+    async def delete(self, name: JobName) -> None:
+        while True:
+            loaded = await self.load(name)
+            now = self.mesh_now()
+            record = pb.DeletedRecord(
+                namespace=name.namespace,
+                job=name.job,
+                live=[handle_name(handle) for handle in delete(loaded.state, now).handles],
+                delete_time_ns=now,
+            )
+            ops = [Delete(name.job_key), Delete(name.state_key)]
+            if loaded.timer is not None:
+                ops.append(Delete(keys.timer_key(name.shard, loaded.timer, name.uid)))
+            deleted = Put(keys.deleted_key(name.shard, name.uid), record.SerializeToString())
+            txn = Txn(compares=self._unchanged(loaded), then=(*ops, deleted))
+            if (await self.store.commit([txn]))[0].outcome is Outcome.COMMITTED:
+                return
+
+    def _unchanged(self, loaded: LoadedJob) -> tuple[Compare, ...]:
+        name = loaded.name
+        return (
+            Compare(name.job_key, Target.MOD_REVISION, loaded.job_revision),
+            Compare(name.state_key, Target.MOD_REVISION, loaded.state_revision),
+        )
+
+    async def trigger(
+        self, name: JobName, request_id: str = "r", **fields: Any
+    ) -> scheduler_pb2.TriggerJobResponse:
+        """Asks whoever leads, until somebody does."""
+        request = coordinator_pb2.TriggerRequest(
+            namespace=name.namespace, job=name.job, uid=name.uid, request_id=request_id, **fields
+        )
+        while True:
+            for address in COORDINATORS.values():
+                channel = PolicyChannel(self.transport.channel(address))
+                stub = coordinator_pb2_grpc.LeaderServiceStub(channel)
+                try:
+                    response = await stub.Trigger(request, timeout=30)
+                except NotLeader:
+                    continue
+                finally:
+                    await channel.close()
+                return response.answer
+            await asyncio.sleep(0.1)
+
+    # What the store says
+
+    async def below(self, prefix: bytes, store: StoreClient | None = None) -> list[Any]:
+        store = store or self.store
+        found: list[Any] = []
+        token = b""
+        while True:
+            page = await store.scan(prefix, prefix_end(prefix), page_token=token)
+            found += page.kvs
+            token = page.next_token
+            if not token:
+                return found
+
+    async def load(self, name: JobName) -> LoadedJob:
+        loaded = await self.jobs.by_name(name.namespace, name.job)
+        assert loaded is not None
+        return loaded
+
+    async def runs(self, name: JobName) -> list[pb.RunRecord]:
+        """Gives every run of a job, live and ended, in order of nominal time."""
+        kvs = await self.below(b"active/") + await self.below(b"runs/")
+        records = {kv.key.rpartition(b"/")[2]: pb.RunRecord.FromString(kv.value) for kv in kvs}
+        own = [record for record in records.values() if record.template.job_uid == name.uid]
+        return sorted(own, key=lambda record: (record.nominal_ns, record.run_id))
+
+    async def nominal_times(self, name: JobName, since: int = 0) -> list[int]:
+        """Gives the nominal times of the scheduled runs, in seconds after `since`."""
+        return [
+            (record.nominal_ns - since) // S
+            for record in await self.runs(name)
+            if record.origin == run_pb2.RUN_ORIGIN_SCHEDULE
+        ]
+
+    async def decisions(self, name: JobName) -> list[DecisionRange]:
+        kvs = await self.below(keys.decisions_prefix(name.uid))
+        return [decode_decision(pb.DecisionRecord.FromString(kv.value)) for kv in kvs]
+
+    async def assert_tiled(self, name: JobName) -> int:
+        """Holds every nominal time up to the cursor to exactly one decision (S8); counts them."""
+        loaded = await self.load(name)
+        state = loaded.state
+        (version,) = loaded.versions.values()
+        timeline = Timeline(loaded.job, (state.rules[0]._replace(after=0),))
+        assert version is not None
+        nominal = timeline.next_after(loaded.job.created_at)
+        fired = [record.nominal_ns for record in await self.runs(name) if record.run_id[0] == "t"]
+        assert len(fired) == len(set(fired)), "a nominal time has two runs"
+        buffered = [s.nominal for s in state.buffered if s.origin is Origin.SCHEDULE]
+        ranges = [r for r in await self.decisions(name) if r.origin is Origin.SCHEDULE]
+        counted = 0
+        while nominal is not None and nominal <= state.cursor:
+            ways = fired.count(nominal) + buffered.count(nominal)
+            ways += sum(r.first <= nominal <= r.last for r in ranges)
+            assert ways == 1, f"{nominal} has {ways} decisions"
+            counted += 1
+            nominal = timeline.next_after(nominal)
+        assert all(nominal <= state.cursor for nominal in fired), "a run beyond the cursor"
+        timers = [kv.key for kv in await self.below(keys.timers_prefix(name.shard))]
+        own = [key for key in timers if keys.parse_timer_key(key).uid == name.uid]
+        assert own == [keys.timer_key(name.shard, loaded.timer, name.uid)] * (
+            loaded.timer is not None
+        )
+        return counted
+
+
+def _job(name: JobName, record: pb.JobRecord, definition: Definition) -> Job:
+    return Job(
+        namespace=name.namespace,
+        name=name.job,
+        uid=name.uid,
+        created_at=record.create_time_ns,
+        definitions=(definition,),
+    )
