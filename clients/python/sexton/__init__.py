@@ -1,1 +1,138 @@
-"""Sexton's Python SDK."""
+"""Sexton's Python SDK: define jobs, follow their runs, and write the tasks that they run.
+
+>>> import sexton
+>>> spec = sexton.JobSpec(
+...     task=sexton.ShellTask("pg_dump shop | gzip > shop.sql.gz"),
+...     schedules=(sexton.Cron("0 3 * * *", timezone="Europe/Berlin"),),
+... )
+>>> with sexton.Client() as client:
+...     client.jobs.create("dump-shop", spec).full_name
+'default/dump-shop'
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sexton.context import Context, current_context
+from sexton.errors import (
+    AlreadyExists,
+    Conflict,
+    DeadlineExceeded,
+    IllegalState,
+    InvalidArgument,
+    NotFound,
+    OutcomeUnknown,
+    PermissionDenied,
+    Refused,
+    ResourceExhausted,
+    SextonError,
+    Unauthenticated,
+    Unavailable,
+)
+from sexton.jobs import (
+    Applied,
+    CatchUp,
+    CatchUpPolicy,
+    Change,
+    Delivery,
+    Explanation,
+    FromWorker,
+    HttpTask,
+    Job,
+    JobSpec,
+    Overlap,
+    PythonTask,
+    ResumeMode,
+    Retention,
+    Retry,
+    ShellTask,
+    Triggered,
+)
+from sexton.mesh import Member, Mesh, Role
+from sexton.runs import Attempt, AttemptState, Run, RunError, RunState
+from sexton.schedules import (
+    At,
+    Calendar,
+    CalendarInterval,
+    CalendarUnit,
+    Cron,
+    DayRule,
+    DstRule,
+    Every,
+    RRule,
+    Schedule,
+    ShortMonth,
+)
+from sexton.task import Isolation, task
+
+if TYPE_CHECKING:
+    from sexton.client import AsyncClient as AsyncClient
+    from sexton.client import Client as Client
+
+__all__ = [
+    "AlreadyExists",
+    "Applied",
+    "AsyncClient",
+    "At",
+    "Attempt",
+    "AttemptState",
+    "Calendar",
+    "CalendarInterval",
+    "CalendarUnit",
+    "CatchUp",
+    "CatchUpPolicy",
+    "Change",
+    "Client",
+    "Conflict",
+    "Context",
+    "Cron",
+    "DayRule",
+    "DeadlineExceeded",
+    "Delivery",
+    "DstRule",
+    "Every",
+    "Explanation",
+    "FromWorker",
+    "HttpTask",
+    "IllegalState",
+    "InvalidArgument",
+    "Isolation",
+    "Job",
+    "JobSpec",
+    "Member",
+    "Mesh",
+    "NotFound",
+    "OutcomeUnknown",
+    "Overlap",
+    "PermissionDenied",
+    "PythonTask",
+    "RRule",
+    "Refused",
+    "ResourceExhausted",
+    "ResumeMode",
+    "Retention",
+    "Retry",
+    "Role",
+    "Run",
+    "RunError",
+    "RunState",
+    "Schedule",
+    "SextonError",
+    "ShellTask",
+    "ShortMonth",
+    "Triggered",
+    "Unauthenticated",
+    "Unavailable",
+    "current_context",
+    "task",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # The clients bring gRPC with them, which a module that only defines tasks does not need.
+    if name in {"AsyncClient", "Client"}:
+        from sexton import client  # noqa: PLC0415
+
+        return getattr(client, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

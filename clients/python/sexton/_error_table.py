@@ -13,7 +13,7 @@ from typing import NamedTuple
 from google.protobuf.any_pb2 import Any
 from google.protobuf.message import DecodeError
 from google.rpc import code_pb2, error_details_pb2, status_pb2
-from grpc import StatusCode, aio
+from grpc import Call, StatusCode, aio
 
 from sexton import errors
 from sexton.errors import SextonError
@@ -149,7 +149,7 @@ def from_status(status: status_pb2.Status) -> SextonError | None:
     return next(filter(None, found), None)
 
 
-def from_rpc_error(error: aio.AioRpcError) -> SextonError:
+def from_rpc_error(error: aio.AioRpcError | Call) -> SextonError:
     """Turns a failed call back into the error that the server raised.
 
     What gRPC itself reported (no connection, a broken one, a message too large) becomes the class

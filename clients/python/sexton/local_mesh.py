@@ -1,8 +1,8 @@
 """Where a mesh on this machine says how it is reached.
 
 Whoever starts a mesh (`sexton up`) writes a small file, whoever calls it finds it: first in the
-folder that `SEXTON_DATA` names, then in `$XDG_STATE_HOME/sexton` (`~/.local/state/sexton`). The file
-holds addresses and the *path* of the client secret, never a secret.
+folder that `SEXTON_DATA` names, then in `$XDG_STATE_HOME/sexton` (`~/.local/state/sexton`). The
+file holds addresses and the *path* of the client secret, never a secret.
 """
 
 from __future__ import annotations

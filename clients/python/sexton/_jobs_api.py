@@ -1,0 +1,300 @@
+"""`client.jobs`: define jobs, and ask about them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, TypeAlias
+
+from google.protobuf.field_mask_pb2 import FieldMask
+
+from sexton import _messages as messages
+from sexton._calls import Calls
+from sexton._spec_messages import OVERLAPS, spec_message
+from sexton._values import job_name, namespace_name, timestamp
+from sexton._wire import Call
+from sexton.jobs import Applied, Explanation, Job, JobSpec, Overlap, ResumeMode, Triggered
+from sexton.v1 import job_pb2, scheduler_pb2, scheduler_pb2_grpc
+
+JobRef: TypeAlias = str | Job
+"""`JOB` (in the client's namespace), `NAMESPACE/JOB`, or a job that was read."""
+
+SpecLike: TypeAlias = JobSpec | job_pb2.JobSpec
+"""A definition, or its message as it is."""
+
+APPLY_TIMEOUT_S: Final = 120.0
+"""Of a file with ten thousand jobs, written job by job."""
+
+_PAGE: Final = 500
+
+
+class AsyncJobs:
+    """The calls about jobs. The examples are of the blocking client.
+
+    Every call has a deadline (`timeout_s`, else the client's) and raises `sexton.errors`.
+    """
+
+    def __init__(self, calls: Calls, namespace: str) -> None:
+        self._calls = calls
+        self._namespace = namespace
+
+    async def create(
+        self,
+        name: str,
+        spec: SpecLike,
+        *,
+        request_id: str | None = None,
+        dry_run: bool = False,
+        timeout_s: float | None = None,
+    ) -> Job:
+        """Creates a job.
+
+        >>> spec = JobSpec(task=ShellTask("./backup"), schedules=(Cron("0 3 * * *"),))
+        >>> client.jobs.create("backup", spec).full_name
+        'default/backup'
+
+        Args:
+            name: `JOB` or `NAMESPACE/JOB`.
+            spec: the definition.
+            request_id: unique per intention; None: the client makes one. The call is repeated
+                with it where its outcome is unknown.
+            dry_run: validates and answers, and writes nothing.
+            timeout_s: of the call, repetitions included.
+
+        Raises:
+            AlreadyExists: the name is taken.
+            InvalidArgument: the definition can't be used; names the field.
+        """
+        request = scheduler_pb2.CreateJobRequest(
+            job=job_pb2.Job(name=self._name(name), spec=_spec(spec)),
+            request_id=request_id or _new_id(),
+            validate_only=dry_run,
+        )
+        return messages.job_of((await self._call("CreateJob", request, timeout_s=timeout_s)).job)
+
+    async def get(self, job: JobRef, *, timeout_s: float | None = None) -> Job:
+        """Reads a job.
+
+        >>> client.jobs.get("nightly").spec.schedules
+        (Cron(expression='0 3 * * *', timezone='Europe/Berlin'),)
+
+        Raises:
+            NotFound: there is none of this name.
+        """
+        request = scheduler_pb2.GetJobRequest(name=self._name(job))
+        return messages.job_of((await self._call("GetJob", request, timeout_s=timeout_s)).job)
+
+    async def list(
+        self,
+        *,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+        prefix: str = "",
+        full: bool = False,
+        timeout_s: float | None = None,
+    ) -> AsyncIterator[Job]:
+        """Yields jobs in order of name, page by page as they are asked for.
+
+        >>> [job.name for job in client.jobs.list(prefix="night")]
+        ['nightly']
+
+        Args:
+            namespace: None: the client's.
+            all_namespaces: those of every namespace instead.
+            prefix: only jobs whose name starts with this.
+            full: with their definitions, which are left out otherwise.
+            timeout_s: of each page.
+        """
+        parent = "" if all_namespaces else namespace_name(namespace or self._namespace)
+        request = scheduler_pb2.ListJobsRequest(
+            parent=parent,
+            page_size=_PAGE,
+            prefix=prefix,
+            view=scheduler_pb2.VIEW_FULL if full else scheduler_pb2.VIEW_BASIC,
+        )
+        while True:
+            page = await self._call("ListJobs", request, timeout_s=timeout_s)
+            for job in page.jobs:
+                yield messages.job_of(job)
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    async def update(
+        self,
+        job: JobRef,
+        spec: SpecLike,
+        *,
+        fields: Sequence[str] = (),
+        dry_run: bool = False,
+        timeout_s: float | None = None,
+    ) -> Job:
+        """Changes a definition from now on: it fires nothing in the past.
+
+        >>> from dataclasses import replace
+        >>> job = client.jobs.get("nightly")
+        >>> client.jobs.update(job, replace(job.spec, priority=10)).version
+        2
+
+        Args:
+            job: a job that was read is changed only if nobody has changed it since; a name is
+                changed whatever stands there.
+            spec: the new definition.
+            fields: takes over only these fields of it; empty: all.
+            dry_run: validates and answers, and writes nothing.
+            timeout_s: of the call, repetitions included.
+
+        Raises:
+            Conflict: somebody else has changed it: read it again.
+        """
+        etag = job.etag if isinstance(job, Job) else ""
+        request = scheduler_pb2.UpdateJobRequest(
+            job=job_pb2.Job(name=self._name(job), etag=etag, spec=_spec(spec)),
+            update_mask=FieldMask(paths=fields),
+            validate_only=dry_run,
+        )
+        answer = await self._call(
+            "UpdateJob", request, idempotent=not etag or dry_run, timeout_s=timeout_s
+        )
+        return messages.job_of(answer.job)
+
+    async def apply(
+        self,
+        jobs: Mapping[str, SpecLike],
+        *,
+        source: str = "",
+        dry_run: bool = False,
+        timeout_s: float | None = APPLY_TIMEOUT_S,
+    ) -> tuple[Applied, ...]:
+        """Creates or updates many jobs; what is the same already stays untouched.
+
+        The whole is validated and refused as one, then written job by job; repeating it is a no-op.
+
+        >>> spec = JobSpec(task=PythonTask("report", {"team": "sales"}))
+        >>> [done.change.value for done in client.jobs.apply({"report": spec}, source="team.py")]
+        ['created']
+
+        Args:
+            jobs: definitions by name; at most 10,000, 3 MiB.
+            source: the file or tool, recorded with each job.
+            dry_run: tells what would change, and writes nothing.
+            timeout_s: of the call, repetitions included.
+
+        Raises:
+            InvalidArgument: one of them can't be used; nothing is written.
+        """
+        request = scheduler_pb2.ApplyJobsRequest(
+            jobs=[
+                job_pb2.Job(name=self._name(name), spec=_spec(spec)) for name, spec in jobs.items()
+            ],
+            source=source,
+            validate_only=dry_run,
+        )
+        answer = await self._call("ApplyJobs", request, timeout_s=timeout_s)
+        return tuple(messages.applied_of(each) for each in answer.jobs)
+
+    async def delete(self, job: JobRef, *, timeout_s: float | None = None) -> None:
+        """Deletes a job: waiting runs end at once, running ones are asked to.
+
+        >>> client.jobs.delete("nightly")
+
+        A job that was read is deleted only as that incarnation: where it is gone, or another one
+        has its name, the call has nothing to do. A name deletes whatever stands there.
+
+        Raises:
+            NotFound: nothing has this name.
+        """
+        uid = job.uid if isinstance(job, Job) else ""
+        request = scheduler_pb2.DeleteJobRequest(name=self._name(job), uid=uid)
+        await self._call("DeleteJob", request, idempotent=bool(uid), timeout_s=timeout_s)
+
+    async def pause(self, job: JobRef, *, reason: str = "", timeout_s: float | None = None) -> Job:
+        """Stops new starts.
+
+        >>> client.jobs.pause("nightly", reason="the disk is full").paused
+        True
+        """
+        request = scheduler_pb2.PauseJobRequest(name=self._name(job), reason=reason)
+        return messages.job_of((await self._call("PauseJob", request, timeout_s=timeout_s)).job)
+
+    async def resume(
+        self,
+        job: JobRef,
+        *,
+        mode: ResumeMode = ResumeMode.NEXT,
+        timeout_s: float | None = None,
+    ) -> Job:
+        """Lets a paused job start again.
+
+        >>> client.jobs.resume("nightly").paused
+        False
+
+        Args:
+            job: the job.
+            mode: what becomes of the instants that the pause passed over; nothing else fires.
+            timeout_s: of the call, repetitions included.
+        """
+        request = scheduler_pb2.ResumeJobRequest(
+            name=self._name(job), mode=messages.RESUME_MODES.message(mode)
+        )
+        return messages.job_of((await self._call("ResumeJob", request, timeout_s=timeout_s)).job)
+
+    async def trigger(
+        self,
+        job: JobRef,
+        *,
+        request_id: str | None = None,
+        overlap: Overlap | None = None,
+        timeout_s: float | None = None,
+    ) -> Triggered:
+        """Starts a run now, through the same gate as every start.
+
+        >>> client.jobs.trigger("nightly").run.state
+        <RunState.WAITING: 'waiting'>
+
+        Args:
+            job: the job.
+            request_id: unique per intention: the run's id is made of it, so that a repetition
+                gives the same run. None: the client makes one.
+            overlap: overrides the job's overlap policy for this start.
+            timeout_s: of the call, repetitions included.
+        """
+        request = scheduler_pb2.TriggerJobRequest(
+            name=self._name(job), request_id=request_id or _new_id()
+        )
+        if overlap is not None:
+            request.overlap = OVERLAPS.message(overlap)
+        answer = await self._call("TriggerJob", request, timeout_s=timeout_s)
+        return messages.triggered_of(answer)
+
+    async def explain(
+        self, job: JobRef, time: datetime, *, timeout_s: float | None = None
+    ) -> Explanation:
+        """Explains what became, or will become, of a job at an instant.
+
+        >>> client.jobs.explain("nightly", datetime(2026, 11, 30, 2, 0, tzinfo=UTC)).decision
+        'fired'
+        """
+        request = scheduler_pb2.ExplainJobRequest(
+            name=self._name(job), time=timestamp("time", time)
+        )
+        answer = await self._call("ExplainJob", request, timeout_s=timeout_s)
+        return messages.explanation_of(answer)
+
+    def _name(self, job: JobRef) -> str:
+        return job_name(job.full_name if isinstance(job, Job) else job, self._namespace)
+
+    async def _call(
+        self, method: str, request: Any, *, timeout_s: float | None, idempotent: bool = True
+    ) -> Any:
+        call = Call(scheduler_pb2_grpc.JobServiceStub, method, request)
+        return await self._calls.unary(call, idempotent=idempotent, timeout_s=timeout_s)
+
+
+def _spec(spec: SpecLike) -> job_pb2.JobSpec:
+    return spec_message(spec) if isinstance(spec, JobSpec) else spec
+
+
+def _new_id() -> str:
+    return uuid.uuid4().hex

@@ -1,0 +1,163 @@
+"""From messages of the API to the values that the SDK gives."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sexton import jobs, mesh, runs
+from sexton._spec_messages import spec_of
+from sexton._values import EnumWords, datetime_of, parts_of, timedelta_of
+from sexton.v1 import job_pb2, run_pb2, scheduler_pb2
+
+RUN_STATES: Final = EnumWords(run_pb2.RunState, "RUN_STATE_")
+RESUME_MODES: Final = EnumWords(scheduler_pb2.ResumeMode, "RESUME_MODE_")
+_ORIGINS: Final = EnumWords(run_pb2.RunOrigin, "RUN_ORIGIN_")
+_ATTEMPT_STATES: Final = EnumWords(run_pb2.AttemptState, "ATTEMPT_STATE_")
+_CANCEL_MODES: Final = EnumWords(run_pb2.CancelMode, "CANCEL_MODE_")
+_CHANGES: Final = EnumWords(scheduler_pb2.AppliedJob.Change, "CHANGE_")
+_ROLES: Final = EnumWords(scheduler_pb2.Member.Role, "ROLE_")
+
+
+def job_of(message: job_pb2.Job) -> jobs.Job:
+    """Gives a job; one whose task was left out (view BASIC) has no `spec`."""
+    namespace, name = parts_of(message.name)
+    whole = message.HasField("spec") and message.spec.task.WhichOneof("kind") is not None
+    return jobs.Job(
+        namespace=namespace,
+        name=name,
+        uid=message.uid,
+        etag=message.etag,
+        spec=spec_of(message.spec) if whole else None,
+        version=message.version,
+        paused=message.paused,
+        pause_reason=message.pause_reason,
+        create_time=_time(message, "create_time"),
+        update_time=_time(message, "update_time"),
+        next_time=_time(message, "next_time"),
+        cursor_time=_time(message, "cursor_time"),
+        live_runs=tuple(name.rpartition("/")[2] for name in message.live_runs),
+        warnings=tuple(message.warnings),
+        source=message.source,
+    )
+
+
+def applied_of(message: scheduler_pb2.AppliedJob) -> jobs.Applied:
+    """Gives what became of one job of an apply."""
+    return jobs.Applied(
+        job=job_of(message.job),
+        change=_CHANGES.word(jobs.Change, message.change),
+        changed=tuple(message.changed_paths),
+    )
+
+
+def triggered_of(message: scheduler_pb2.TriggerJobResponse) -> jobs.Triggered:
+    """Gives what became of a start that was asked for."""
+    return jobs.Triggered(
+        run=run_of(message.run) if message.HasField("run") else None,
+        decision=message.decision,
+        reason=message.reason,
+    )
+
+
+def explanation_of(message: scheduler_pb2.ExplainJobResponse) -> jobs.Explanation:
+    """Gives an explanation."""
+    return jobs.Explanation(
+        nominal_time=_time(message, "nominal_time"),
+        summary=message.summary,
+        gates=tuple(
+            jobs.Gate(name=gate.name, passed=gate.passed, detail=gate.detail)
+            for gate in message.gates
+        ),
+        decision=message.decision,
+        forecast=message.forecast,
+        previous_time=_time(message, "previous_time"),
+        following_time=_time(message, "following_time"),
+        run=run_of(message.run) if message.HasField("run") else None,
+    )
+
+
+def run_of(message: run_pb2.Run) -> runs.Run:
+    """Gives a run."""
+    namespace, job, run = parts_of(message.name)
+    return runs.Run(
+        namespace=namespace,
+        job=job,
+        id=run,
+        job_uid=message.job_uid,
+        state=RUN_STATES.word(runs.RunState, message.state),
+        origin=_ORIGINS.word(runs.Origin, message.origin),
+        nominal_time=_time(message, "nominal_time"),
+        due_time=_time(message, "due_time"),
+        create_time=_time(message, "create_time"),
+        end_time=_time(message, "end_time"),
+        job_version=message.job_version,
+        queue=message.queue,
+        priority=message.priority,
+        failures=message.failures,
+        attempts=tuple(_attempt_of(each) for each in message.attempts),
+        error=_error_of(message.error) if message.HasField("error") else None,
+        cancel_request=_request_of(message.cancel_request)
+        if message.HasField("cancel_request")
+        else None,
+        not_before_time=_time(message, "not_before_time"),
+        retry_of=message.retry_of,
+        traceparent=message.traceparent,
+        result_json=message.result_json,
+    )
+
+
+def mesh_of(message: scheduler_pb2.ListMembersResponse) -> mesh.Mesh:
+    """Gives the members."""
+    return mesh.Mesh(
+        mesh_time=_time(message, "mesh_time"),
+        members=tuple(_member_of(each) for each in message.members),
+    )
+
+
+def _attempt_of(message: run_pb2.Attempt) -> runs.Attempt:
+    return runs.Attempt(
+        number=message.number,
+        token=message.token,
+        session=message.session,
+        worker=message.worker,
+        state=_ATTEMPT_STATES.word(runs.AttemptState, message.state),
+        assign_time=_time(message, "assign_time"),
+        start_time=_time(message, "start_time"),
+        end_time=_time(message, "end_time"),
+        execution=timedelta_of(message.execution_duration)
+        if message.HasField("execution_duration")
+        else None,
+        error=_error_of(message.error) if message.HasField("error") else None,
+        output_tail=message.output_tail,
+    )
+
+
+def _error_of(message: run_pb2.RunError) -> runs.RunError:
+    return runs.RunError(kind=message.kind, message=message.message, detail=message.detail)
+
+
+def _request_of(message: run_pb2.CancelRequest) -> runs.CancelRequest:
+    return runs.CancelRequest(
+        mode=_CANCEL_MODES.word(runs.CancelMode, message.mode, runs.CancelMode.CANCEL),
+        reason=message.reason,
+        request_time=_time(message, "request_time"),
+    )
+
+
+def _member_of(message: scheduler_pb2.Member) -> mesh.Member:
+    return mesh.Member(
+        role=_ROLES.word(mesh.Role, message.role),
+        id=message.id,
+        address=message.address,
+        shard=message.shard,
+        leading=message.leading,
+        token=message.token,
+        skew=timedelta(milliseconds=message.skew_ms),
+        software_version=message.software_version,
+        details=dict(message.details),
+    )
+
+
+def _time(message: Any, field: str) -> datetime | None:
+    return datetime_of(getattr(message, field)) if message.HasField(field) else None

@@ -1,0 +1,142 @@
+"""Where a client's calls go, and with which secret."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from sexton import local_mesh
+from sexton._values import namespace_name
+from sexton.errors import InvalidArgument, Unauthenticated
+
+DEFAULT_ADDRESS: Final = "127.0.0.1:7400"
+"""Where `sexton up` serves the API unless told otherwise."""
+DEFAULT_TIMEOUT_S: Final = 10.0
+DEFAULT_RETRY_FOR_S: Final = 5.0
+"""Longer than the two seconds in which another coordinator takes the lead."""
+
+_ADDRESS: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
+_SECRET: Final = re.compile(r"[!-~]{1,1000}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a client calls. Made by `settings`."""
+
+    addresses: tuple[str, ...]
+    found_by: str
+    """Where the addresses come from, for messages."""
+    namespace: str
+    timeout_s: float
+    retry_for_s: float
+    _secret: str = field(repr=False)
+    _secret_for: tuple[str, ...]
+    """The only addresses that are shown the secret; empty: all."""
+
+    def secret_for(self, address: str) -> str:
+        """Gives the secret for a call to an address; empty: none."""
+        confined = {_with_loopback_as_one(each) for each in self._secret_for}
+        return self._secret if not confined or _with_loopback_as_one(address) in confined else ""
+
+
+def settings(
+    address: str | Sequence[str] | None = None,
+    *,
+    namespace: str | None = None,
+    secret: str | None = None,
+    secret_file: str | os.PathLike[str] | None = None,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    retry_for_s: float = DEFAULT_RETRY_FOR_S,
+    environment: Mapping[str, str] | None = None,
+) -> Settings:
+    """Finds what is not given: in the environment, then at a mesh of this machine.
+
+    The secret of a mesh of this machine is shown to that mesh's own addresses only.
+
+    Raises:
+        InvalidArgument: an address, the namespace or the secret has a form that can't be used.
+        Unauthenticated: the secret's file can't be read.
+    """
+    given = os.environ if environment is None else environment
+    local = local_mesh.find(given)
+    if address is not None:
+        addresses, found_by = _addresses(address), "the client"
+    elif given.get("SEXTON_API"):
+        addresses, found_by = _addresses(given["SEXTON_API"]), "SEXTON_API"
+    elif local is not None:
+        addresses, found_by = _addresses(local.api), "the mesh of this machine"
+    else:
+        addresses, found_by = (DEFAULT_ADDRESS,), "the default"
+    chosen = namespace if namespace is not None else given.get("SEXTON_NAMESPACE") or "default"
+    namespace_name(chosen)
+    found, restricted = _secret(secret, secret_file, given, local)
+    return Settings(
+        addresses=addresses,
+        found_by=found_by,
+        namespace=chosen,
+        timeout_s=timeout_s,
+        retry_for_s=retry_for_s,
+        _secret=found,
+        _secret_for=restricted,
+    )
+
+
+def _addresses(text: str | Sequence[str]) -> tuple[str, ...]:
+    parts = text.split(",") if isinstance(text, str) else text
+    addresses = tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
+    for address in addresses:
+        match = _ADDRESS.fullmatch(address)
+        if match is None or not 1 <= int(match[2]) <= 65_535:
+            raise InvalidArgument("address", address, "HOST:PORT, such as 127.0.0.1:7400")
+    if not addresses:
+        raise InvalidArgument("address", text, "HOST:PORT, several separated by commas")
+    return addresses
+
+
+def _with_loopback_as_one(address: str) -> str:
+    host, _, port = address.rpartition(":")
+    return f"127.0.0.1:{port}" if host in ("localhost", "[::1]") else address
+
+
+def _secret(
+    secret: str | None,
+    secret_file: str | os.PathLike[str] | None,
+    given: Mapping[str, str],
+    local: local_mesh.LocalMesh | None,
+) -> tuple[str, tuple[str, ...]]:
+    """Gives the secret, and the addresses to which it is confined."""
+    if secret is not None:
+        return (_checked(secret) if secret else ""), ()
+    if secret_file is not None:
+        return _read(Path(secret_file)), ()
+    if given.get("SEXTON_CLIENT_SECRET"):
+        return _checked(given["SEXTON_CLIENT_SECRET"]), ()
+    if given.get("SEXTON_CLIENT_SECRET_FILE"):
+        return _read(Path(given["SEXTON_CLIENT_SECRET_FILE"])), ()
+    if local is not None and local.client_secret_file.exists():
+        return _read(local.client_secret_file), local.api
+    return "", ()
+
+
+def _read(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="ascii", errors="replace")
+    except OSError as error:
+        raise Unauthenticated(
+            f"the client secret's file {path} can't be read: {error.strerror}; name another one "
+            f"with SEXTON_CLIENT_SECRET_FILE"
+        ) from None
+    return _checked(text.strip())
+
+
+def _checked(secret: str) -> str:
+    if _SECRET.fullmatch(secret) is None:
+        # Its text stays out of the message.
+        raise InvalidArgument(
+            "secret", f"{len(secret)} characters", "printable ASCII characters without spaces"
+        )
+    return secret

@@ -1,0 +1,125 @@
+"""Between single values of the SDK and of the wire: names, words, times, durations."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final, TypeVar
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from sexton.errors import InvalidArgument, Unimplemented
+
+Word = TypeVar("Word", bound=StrEnum)
+
+_ID: Final = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
+_ID_RULE: Final = "1 to 63 of a-z, 0-9 and -, with a letter first and no - at the end"
+_LARGEST_INT32: Final = 2**31 - 1
+
+
+class EnumWords:
+    """Between one protobuf enum and one of ours, whose values are its names without the prefix."""
+
+    def __init__(self, names: Any, prefix: str) -> None:
+        self._names = names
+        self._prefix = prefix
+
+    def message(self, word: StrEnum) -> Any:
+        """Gives a word's number, typed as any enum's: the stubs have one type for each."""
+        return self._names.Value(self._prefix + word.value.upper())
+
+    def word(self, kind: type[Word], number: int, default: Word | None = None) -> Word:
+        """Gives the word of a number; that of 0, which means unspecified, is the default.
+
+        Raises:
+            Unimplemented: the other side is newer and says something that this side can't.
+        """
+        if number == 0 and default is not None:
+            return default
+        try:
+            return kind(self._names.Name(number).removeprefix(self._prefix).lower())
+        except ValueError:
+            raise Unimplemented(
+                f"{kind.__name__}: the mesh answers with {number}, which this version of the SDK "
+                f"does not know; update it"
+            ) from None
+
+
+def namespace_name(namespace: str) -> str:
+    """Gives `namespaces/{namespace}`. Raises `InvalidArgument`."""
+    return f"namespaces/{_checked('namespace', namespace)}"
+
+
+def job_name(reference: str, namespace: str) -> str:
+    """Gives `namespaces/{namespace}/jobs/{job}` of `JOB` or `NAMESPACE/JOB`.
+
+    Raises:
+        InvalidArgument: it is something else.
+    """
+    parts = reference.split("/")
+    if len(parts) > 2:
+        raise InvalidArgument("job", reference, "JOB or NAMESPACE/JOB")
+    given = parts[0] if len(parts) == 2 else namespace
+    return f"{namespace_name(given)}/jobs/{_checked('job', parts[-1])}"
+
+
+def run_name(reference: str, namespace: str) -> str:
+    """Gives `namespaces/{namespace}/jobs/{job}/runs/{run}` of `JOB/RUN` or `NAMESPACE/JOB/RUN`.
+
+    Raises:
+        InvalidArgument: it is something else.
+    """
+    job, slash, run = reference.rpartition("/")
+    if not slash or not run or not run.isascii() or not run.isprintable():
+        raise InvalidArgument("run", reference, "JOB/RUN or NAMESPACE/JOB/RUN")
+    return f"{job_name(job, namespace)}/runs/{run}"
+
+
+def parts_of(name: str) -> tuple[str, ...]:
+    """Gives the ids of a resource name: (namespace, job) or (namespace, job, run)."""
+    return tuple(name.split("/")[1::2])
+
+
+def datetime_of(message: Timestamp) -> datetime:
+    """Gives an aware UTC datetime; what is below a microsecond is cut off."""
+    return message.ToDatetime(tzinfo=UTC)
+
+
+def timestamp(field: str, moment: datetime) -> Timestamp:
+    """Gives a Timestamp. Raises `InvalidArgument` where the datetime has no time zone."""
+    if moment.tzinfo is None:
+        raise InvalidArgument(field, moment.isoformat(), "a datetime with a time zone")
+    message = Timestamp()
+    message.FromDatetime(moment)
+    return message
+
+
+def timedelta_of(message: Duration) -> timedelta:
+    """Gives a timedelta; what is below a microsecond is cut off."""
+    return timedelta(seconds=message.seconds, microseconds=message.nanos // 1_000)
+
+
+def duration(value: timedelta) -> Duration:
+    """Gives a Duration."""
+    message = Duration()
+    message.FromTimedelta(value)
+    return message
+
+
+def count(field: str, value: int) -> int:
+    """Checks a number of which 0 would mean "the default" on the wire.
+
+    Raises:
+        InvalidArgument: it is no whole number from 1 on.
+    """
+    if not isinstance(value, int) or not 1 <= value <= _LARGEST_INT32:
+        raise InvalidArgument(field, value, "a whole number from 1 on")
+    return value
+
+
+def _checked(field: str, value: str) -> str:
+    if _ID.fullmatch(value) is None:
+        raise InvalidArgument(field, value, _ID_RULE)
+    return value

@@ -1,0 +1,265 @@
+"""The clients of a mesh: `AsyncClient`, and `Client`, which blocks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+
+from grpc import aio
+
+from sexton import _messages as messages
+from sexton._calls import Calls
+from sexton._jobs_api import AsyncJobs
+from sexton._runs_api import AsyncRuns
+from sexton._settings import DEFAULT_RETRY_FOR_S, DEFAULT_TIMEOUT_S, settings
+from sexton._wire import AioWire, BlockingWire, Call, Wire, drive, drive_all
+from sexton.mesh import Mesh
+from sexton.v1 import scheduler_pb2, scheduler_pb2_grpc
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _Connection:
+    """What both clients are: settings, calls, and the parts that make them."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        address: str | Sequence[str] | None,
+        *,
+        namespace: str | None,
+        secret: str | None,
+        secret_file: str | os.PathLike[str] | None,
+        timeout_s: float,
+        retry_for_s: float,
+    ) -> None:
+        self.settings = settings(
+            address,
+            namespace=namespace,
+            secret=secret,
+            secret_file=secret_file,
+            timeout_s=timeout_s,
+            retry_for_s=retry_for_s,
+        )
+        self.calls = Calls(self.settings, wire)
+        self.jobs = AsyncJobs(self.calls, self.settings.namespace)
+        self.runs = AsyncRuns(self.calls, self.settings.namespace)
+
+    async def members(self, *, timeout_s: float | None = None) -> Mesh:
+        """Lists who leads, who stands by, who works, and how far their clocks are off."""
+        call = Call(
+            scheduler_pb2_grpc.MeshServiceStub, "ListMembers", scheduler_pb2.ListMembersRequest()
+        )
+        answer = await self.calls.unary(call, idempotent=True, timeout_s=timeout_s)
+        return messages.mesh_of(answer)
+
+
+class AsyncClient:
+    """A client for asyncio. Without arguments it finds the mesh by itself.
+
+    >>> async with AsyncClient() as client:
+    ...     job = await client.jobs.get("nightly")
+    ...     names = [run.job async for run in client.runs.list(job)]
+
+    Addresses come from `SEXTON_API` (`HOST:PORT`, several separated by commas), the secret from
+    `SEXTON_CLIENT_SECRET` or the file that `SEXTON_CLIENT_SECRET_FILE` names, the namespace from
+    `SEXTON_NAMESPACE`; else they are those of a mesh that `sexton up` started on this machine.
+    """
+
+    def __init__(
+        self,
+        address: str | Sequence[str] | None = None,
+        *,
+        namespace: str | None = None,
+        secret: str | None = None,
+        secret_file: str | os.PathLike[str] | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        retry_for_s: float = DEFAULT_RETRY_FOR_S,
+        open_channel: Callable[[str], aio.Channel] | None = None,
+    ) -> None:
+        """Connects to nothing yet.
+
+        Args:
+            address: where replicas of the API are; calls go to one that serves.
+            namespace: that of names which have none.
+            secret: the client secret itself; empty: none.
+            secret_file: the file that holds it.
+            timeout_s: deadline of each call that is given none.
+            retry_for_s: how long a call that may be repeated is repeated while none serves.
+            open_channel: makes the channel to an address, for TLS or a network of one's own.
+
+        Raises:
+            InvalidArgument, Unauthenticated: what was given or found can't be used.
+        """
+        self._connection = _Connection(
+            AioWire(open_channel),
+            address,
+            namespace=namespace,
+            secret=secret,
+            secret_file=secret_file,
+            timeout_s=timeout_s,
+            retry_for_s=retry_for_s,
+        )
+        self.jobs = self._connection.jobs
+        self.runs = self._connection.runs
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Gives where replicas of the API are looked for."""
+        return self._connection.settings.addresses
+
+    async def members(self, *, timeout_s: float | None = None) -> Mesh:
+        """Lists who leads, who stands by, who works, and how far their clocks are off."""
+        return await self._connection.members(timeout_s=timeout_s)
+
+    async def close(self) -> None:
+        """Closes all connections. Idempotent."""
+        await self._connection.calls.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class _Blocking(Generic[P, R]):
+    """A coroutine method of a client's part, as one that blocks, with the same signature."""
+
+    def __init__(self, method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> None:
+        self._method = method
+        self.__doc__ = method.__doc__
+
+    @overload
+    def __get__(self, part: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, part: _Part, owner: type) -> Callable[P, R]: ...
+    def __get__(self, part: _Part | None, owner: type) -> Self | Callable[P, R]:
+        if part is None:
+            return self
+        target = part.target
+
+        @wraps(self._method)
+        def blocking(*args: P.args, **kwargs: P.kwargs) -> R:
+            return drive(self._method(target, *args, **kwargs))
+
+        return blocking
+
+
+class _BlockingIterator(Generic[P, R]):
+    """An asynchronous generator method of a client's part, as one that blocks."""
+
+    def __init__(self, method: Callable[Concatenate[Any, P], AsyncIterator[R]]) -> None:
+        self._method = method
+        self.__doc__ = method.__doc__
+
+    @overload
+    def __get__(self, part: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, part: _Part, owner: type) -> Callable[P, Iterator[R]]: ...
+    def __get__(self, part: _Part | None, owner: type) -> Self | Callable[P, Iterator[R]]:
+        if part is None:
+            return self
+        target = part.target
+
+        @wraps(self._method)
+        def blocking(*args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+            return drive_all(self._method(target, *args, **kwargs))
+
+        return blocking
+
+
+class _Part:
+    """A part of the blocking client, over the coroutines of the asynchronous one's."""
+
+    def __init__(self, target: Any) -> None:
+        self.target = target
+
+
+class Jobs(_Part):
+    """The calls about jobs: those of `AsyncJobs`, blocking."""
+
+    create = _Blocking(AsyncJobs.create)
+    get = _Blocking(AsyncJobs.get)
+    list = _BlockingIterator(AsyncJobs.list)
+    update = _Blocking(AsyncJobs.update)
+    apply = _Blocking(AsyncJobs.apply)
+    delete = _Blocking(AsyncJobs.delete)
+    pause = _Blocking(AsyncJobs.pause)
+    resume = _Blocking(AsyncJobs.resume)
+    trigger = _Blocking(AsyncJobs.trigger)
+    explain = _Blocking(AsyncJobs.explain)
+
+
+class Runs(_Part):
+    """The calls about runs: those of `AsyncRuns`, blocking."""
+
+    get = _Blocking(AsyncRuns.get)
+    list = _BlockingIterator(AsyncRuns.list)
+    cancel = _Blocking(AsyncRuns.cancel)
+    terminate = _Blocking(AsyncRuns.terminate)
+    wait = _Blocking(AsyncRuns.wait)
+    watch = _BlockingIterator(AsyncRuns.watch)
+
+
+class Client:
+    """A client that blocks, usable from several threads. Finds the mesh as `AsyncClient` does.
+
+    >>> with Client() as client:
+    ...     run = client.jobs.trigger("nightly").run
+    ...     client.runs.get(run).job
+    'nightly'
+    """
+
+    def __init__(
+        self,
+        address: str | Sequence[str] | None = None,
+        *,
+        namespace: str | None = None,
+        secret: str | None = None,
+        secret_file: str | os.PathLike[str] | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        retry_for_s: float = DEFAULT_RETRY_FOR_S,
+    ) -> None:
+        """Connects to nothing yet. The arguments are those of `AsyncClient`.
+
+        Raises:
+            InvalidArgument, Unauthenticated: what was given or found can't be used.
+        """
+        self._connection = _Connection(
+            BlockingWire(),
+            address,
+            namespace=namespace,
+            secret=secret,
+            secret_file=secret_file,
+            timeout_s=timeout_s,
+            retry_for_s=retry_for_s,
+        )
+        self.jobs = Jobs(self._connection.jobs)
+        self.runs = Runs(self._connection.runs)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Gives where replicas of the API are looked for."""
+        return self._connection.settings.addresses
+
+    def members(self, *, timeout_s: float | None = None) -> Mesh:
+        """Lists who leads, who stands by, who works, and how far their clocks are off.
+
+        >>> [member.role.value for member in client.members().members]
+        ['store', 'coordinator', 'queue', 'worker']
+        """
+        return drive(self._connection.members(timeout_s=timeout_s))
+
+    def close(self) -> None:
+        """Closes all connections. Idempotent."""
+        drive(self._connection.calls.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
