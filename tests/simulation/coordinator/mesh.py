@@ -299,19 +299,20 @@ class Mesh:
 
     # The user's hand
 
-    async def create(self, **spec: Any) -> JobName:
+    async def create(self, *, uid: str = "", **spec: Any) -> JobName:
         """Creates a job; its name with its uid."""
-        (name,) = await self.create_many(1, **spec)
+        (name,) = await self.create_many(1, uid=uid, **spec)
         return name
 
-    async def create_many(self, count: int, **fields: Any) -> list[JobName]:
+    async def create_many(self, count: int, *, uid: str = "", **fields: Any) -> list[JobName]:
         task = job_pb2.Task(shell=job_pb2.ShellTask(command="true"))
         spec = job_pb2.JobSpec(**({"task": task} | fields))
         names, txns = [], []
         for _ in range(count):
             self._made += 1
             digits = "".join("abcdefghij"[int(d)] for d in f"{self._made:05}")
-            name = self.jobs.name_of("default", f"job-{self._made}", f"{digits}xyzabcdefghijklmnop")
+            new_uid = uid or f"{digits}xyzabcdefghijklmnop"
+            name = self.jobs.name_of("default", f"job-{self._made}", new_uid)
             now = self.mesh_now()
             version = self.jobs.decode(name, spec, 1, now)
             record = pb.JobRecord(
@@ -458,11 +459,11 @@ class Mesh:
         return sorted(own, key=lambda record: (record.nominal_ns, record.run_id))
 
     async def nominal_times(self, name: JobName, since: int = 0) -> list[int]:
-        """Gives the nominal times of the scheduled runs, in seconds after `since`."""
+        """Gives the nominal times of the scheduled runs from `since` on, in seconds after it."""
         return [
             (record.nominal_ns - since) // S
             for record in await self.runs(name)
-            if record.origin == run_pb2.RUN_ORIGIN_SCHEDULE
+            if record.origin == run_pb2.RUN_ORIGIN_SCHEDULE and record.nominal_ns >= since
         ]
 
     async def decisions(self, name: JobName) -> list[DecisionRange]:
@@ -471,16 +472,20 @@ class Mesh:
 
     async def assert_tiled(self, name: JobName) -> int:
         """Holds every nominal time up to the cursor to exactly one decision (S8); counts them."""
-        loaded = await self.load(name)
+        while True:  # until everything was read without a change in between
+            loaded = await self.load(name)
+            runs, decisions = await self.runs(name), await self.decisions(name)
+            timers = await self.below(keys.timers_prefix(name.shard))
+            if (await self.load(name)).state_revision == loaded.state_revision:
+                break
         state = loaded.state
-        (version,) = loaded.versions.values()
         timeline = Timeline(loaded.job, (state.rules[0]._replace(after=0),))
-        assert version is not None
-        nominal = timeline.next_after(loaded.job.created_at)
-        fired = [record.nominal_ns for record in await self.runs(name) if record.run_id[0] == "t"]
+        fired = [record.nominal_ns for record in runs if record.run_id[0] == "t"]
         assert len(fired) == len(set(fired)), "a nominal time has two runs"
+        assert all(nominal <= state.cursor for nominal in fired), "a run beyond the cursor"
         buffered = [s.nominal for s in state.buffered if s.origin is Origin.SCHEDULE]
-        ranges = [r for r in await self.decisions(name) if r.origin is Origin.SCHEDULE]
+        ranges = [r for r in decisions if r.origin is Origin.SCHEDULE]
+        nominal = timeline.next_after(loaded.job.created_at)
         counted = 0
         while nominal is not None and nominal <= state.cursor:
             ways = fired.count(nominal) + buffered.count(nominal)
@@ -488,12 +493,9 @@ class Mesh:
             assert ways == 1, f"{nominal} has {ways} decisions"
             counted += 1
             nominal = timeline.next_after(nominal)
-        assert all(nominal <= state.cursor for nominal in fired), "a run beyond the cursor"
-        timers = [kv.key for kv in await self.below(keys.timers_prefix(name.shard))]
-        own = [key for key in timers if keys.parse_timer_key(key).uid == name.uid]
-        assert own == [keys.timer_key(name.shard, loaded.timer, name.uid)] * (
-            loaded.timer is not None
-        )
+        own = [kv.key for kv in timers if keys.parse_timer_key(kv.key).uid == name.uid]
+        due = loaded.timer
+        assert own == ([] if due is None else [keys.timer_key(name.shard, due, name.uid)])
         return counted
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+from google.protobuf.duration_pb2 import Duration
 from simulation.coordinator.mesh import Mesh, S, every
+
+from sexton.v1 import job_pb2
 
 
 def test_a_run_starts_at_its_time_and_reaches_the_queue() -> None:
@@ -58,3 +62,115 @@ def test_a_handed_over_shard_is_led_on_at_once() -> None:
         assert {r.reason for r in await mesh.runs(job)} <= {"on_time", "late"}
 
     Mesh(lasts_s=0.1).run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        (job_pb2.CatchUp.POLICY_NONE, [0, 50, 60]),
+        (job_pb2.CatchUp.POLICY_LATEST, [0, 50, 60]),
+        (job_pb2.CatchUp.POLICY_EARLIEST, [0, 20, 50, 60]),
+        (job_pb2.CatchUp.POLICY_ALL, [0, 20, 30, 40, 50, 60]),
+    ],
+)
+def test_what_fell_due_while_nobody_led_is_late_or_caught_up(
+    policy: job_pb2.CatchUp.Policy.ValueType, expected: list[int]
+) -> None:
+    async def scenario(mesh: Mesh) -> None:
+        await mesh.leader()
+        start = await mesh.boundary(10)
+        job = await mesh.create(
+            schedules=every(10),
+            overlap=job_pb2.OVERLAP_POLICY_ALLOW_ALL,
+            catch_up=job_pb2.CatchUp(
+                policy=policy, window=Duration(seconds=40), late_after=Duration(seconds=5)
+            ),
+        )
+        await mesh.until(start + 2 * S)
+        mesh.crash("coordinator-1")
+        mesh.crash("coordinator-2")
+        await mesh.until(start + 52 * S)  # 10 is outside the window, 50 is late
+        await mesh.start_coordinator("coordinator-1")
+        await mesh.until(start + 65 * S)
+        assert await mesh.nominal_times(job, start) == expected
+        await mesh.assert_tiled(job)
+
+    Mesh().run(scenario)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_leader_that_was_suspended_writes_nothing_more(seed: int) -> None:
+    async def scenario(mesh: Mesh) -> None:
+        leader = await mesh.leader()
+        jobs = await mesh.create_many(20, schedules=every(1))
+        start = await mesh.boundary(1)
+        # It sleeps between any two of its awaits, while it fires.
+        await mesh.until(start)
+        frozen = mesh.processes[leader]
+        frozen.after(1 + 7 * seed, frozen.suspend)
+        while await mesh.leader() == leader:
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(1)
+        frozen.resume()
+        await asyncio.sleep(3)
+        assert await mesh.leader() != leader
+        for job in jobs:
+            assert await mesh.assert_tiled(job) >= 6
+
+    Mesh(seed, lasts_s=0.2).run(scenario)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_a_cut_leader_had_sent_is_found_by_the_next(seed: int) -> None:
+    async def scenario(mesh: Mesh) -> None:
+        leader = await mesh.leader()
+        jobs = await mesh.create_many(20, schedules=every(1))
+        start = await mesh.boundary(1)
+        await mesh.until(start + seed * S // 1000)
+        mesh.network.cut("store", leader)  # its answers are lost, what it sends arrives
+        while await mesh.leader() == leader:
+            await asyncio.sleep(0.1)
+        mesh.network.heal_all()
+        await asyncio.sleep(3)
+        for job in jobs:
+            assert await mesh.assert_tiled(job) >= 5
+        await asyncio.sleep(5)
+        handles = [kv.key for kv in await mesh.below(b"active/")]
+        assert all(handle in mesh.queue.seen for handle in handles)
+
+    Mesh(seed, lasts_s=0.2).run(scenario)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_store_that_dies_with_commits_on_the_way_loses_and_doubles_nothing(seed: int) -> None:
+    async def scenario(mesh: Mesh) -> None:
+        await mesh.leader()
+        jobs = await mesh.create_many(20, schedules=every(1))
+        start = await mesh.boundary(1)
+        await mesh.until(start)
+        store = mesh.processes["store"]
+        store.after(5 + 23 * seed, store.crash)
+        await asyncio.sleep(1 + seed / 4)
+        mesh.crash("store")
+        await mesh.start_store()
+        await asyncio.sleep(6)
+        for job in jobs:
+            assert await mesh.assert_tiled(job) >= 6
+
+    Mesh(seed, lasts_s=0.2).run(scenario)
+
+
+def test_each_shard_has_its_leader_and_one_replica_may_lead_several() -> None:
+    async def scenario(mesh: Mesh) -> None:
+        for shard in range(3):
+            await mesh.leader(shard)
+        jobs = await mesh.create_many(12, schedules=every(2))
+        assert {job.shard for job in jobs} == {0, 1, 2}
+        await asyncio.sleep(5)
+        mesh.crash("coordinator-1")
+        await asyncio.sleep(6)
+        assert {await mesh.leader(shard) for shard in range(3)} == {"coordinator-2"}
+        for job in jobs:
+            assert await mesh.assert_tiled(job) >= 5
+
+    Mesh(shards=3).run(scenario)
