@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from sexton_coordinator.api.services import api_services
+from sexton_coordinator.api.services import Api
 from sexton_coordinator.leader.leadership import Leadership
 from sexton_coordinator.leader.rpc import leader_services
 from sexton_coordinator.mesh import Mesh
@@ -44,7 +44,8 @@ class Coordinator:
             transport=transport, clock=clock, randomness=randomness, store=store, secrets=secrets
         )
         self.leadership = Leadership(self.mesh, lease_ttl_s=lease_ttl_s, telemetry=telemetry)
-        services = (*api_services(self.mesh), *leader_services(self.mesh, self.leadership))
+        api = Api(self.mesh)
+        services = (*api.services, *leader_services(self.mesh, self.leadership))
         self.server = RpcServer(
             transport=transport,
             listen=listen,
@@ -61,6 +62,7 @@ class Coordinator:
                 telemetry,
                 self.mesh,
                 self.server,
+                api,
                 _Address(self.mesh, self.server, advertise),
                 _Membership(self.mesh),
                 self.leadership,

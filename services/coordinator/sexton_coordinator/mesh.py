@@ -39,6 +39,7 @@ class Mesh:
         """Where others reach this replica; set once it listens."""
         self.coordinator_shards = 0
         self.queue_shards = 0
+        self.store_address: Final = store
         self._transport = transport
         self._secret = (secrets or {}).get(Role.MESH, "")
         self._store_channel = PolicyChannel(transport.channel(store), secret=self._secret)

@@ -2,10 +2,43 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from sexton.v1.scheduler_pb2_grpc import (
+    add_JobServiceServicer_to_server,
+    add_MeshServiceServicer_to_server,
+    add_RunServiceServicer_to_server,
+)
+from sexton_coordinator.api.rpc import (
+    JOB_SERVICE,
+    MESH_SERVICE,
+    RUN_SERVICE,
+    JobServicer,
+    MeshServicer,
+    RunServicer,
+)
 from sexton_coordinator.mesh import Mesh
 from sexton_runtime.rpc.server import Service
+from sexton_runtime.secrets import Role
+
+_CALLERS = frozenset({Role.CLIENT, Role.MESH})
 
 
-def api_services(_mesh: Mesh) -> tuple[Service, ...]:
-    """Returns the services of the API."""
-    return ()
+class Api:
+    """The API's services, and a part of the coordinator's lifecycle: stop it before the server."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        self._runs = RunServicer(mesh)
+        servicers = (
+            (JOB_SERVICE, partial(add_JobServiceServicer_to_server, JobServicer(mesh))),
+            (RUN_SERVICE, partial(add_RunServiceServicer_to_server, self._runs)),
+            (MESH_SERVICE, partial(add_MeshServiceServicer_to_server, MeshServicer(mesh))),
+        )
+        self.services = tuple(Service(name, _CALLERS, add) for name, add in servicers)
+
+    async def start(self) -> None:
+        """Nothing: the services answer as soon as the server listens."""
+
+    async def stop(self) -> None:
+        """Ends open streams, so that the server need not wait for them."""
+        await self._runs.stop()

@@ -1,0 +1,151 @@
+"""One change of a job: read, compute with the core, commit comparing what was read.
+
+A commit that was refused, because a fire or another change came first, or that came later than
+its computation allows, is computed anew from what is then true. One whose answer was lost is found
+out about by the mark that each writes into the job's record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from sexton.errors import NoSpace, NotFound, Overloaded, StaleRevision
+from sexton.internal.v1 import records_pb2 as records
+from sexton_coordinator.api.checks import Name
+from sexton_coordinator.jobs_store import LoadedJob
+from sexton_coordinator.mesh import Mesh
+from sexton_coordinator.writes import decision_ops, state_ops
+from sexton_core.policy.state import Change, DecisionRange
+from sexton_core.words import Decision
+from sexton_runtime.kv.types import Compare, Op, Outcome, Put, Target, Txn
+from sexton_runtime.kv.unknown import Proof, commit_resolved
+
+ATTEMPTS: Final = 12
+"""A busy job fires several times a second; each fire refuses what was computed before it."""
+
+_PAUSE_S: Final = 0.002
+_LONGEST_PAUSE_S: Final = 0.1
+_RESOLVE_S: Final = 10.0
+"""How long what became of a commit is asked for; `not_after` decides it within a second or two."""
+
+_MAX_RANGES: Final = 80
+"""Decisions in one commit: a transaction has at most 100 operations."""
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(Generic[Answer]):
+    """A commit, how to read that it was applied, and the answer to give with its revision."""
+
+    txn: Txn
+    proof: Proof
+    answer: Callable[[int], Answer]
+
+
+class Done(NamedTuple, Generic[Answer]):
+    """Nothing is to be written."""
+
+    answer: Answer
+
+
+class Changer:
+    """Carries changes through."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        self._mesh = mesh
+        self.recomputed = 0
+
+    async def carry_out(
+        self, what: str, compute: Callable[[], Awaitable[Plan[Answer] | Done[Answer]]]
+    ) -> Answer:
+        """Computes and commits until it is done.
+
+        Raises:
+            Overloaded: what it rests on changed under every attempt; nothing happened.
+            NoSpace: the store is full; nothing happened.
+            OutcomeUnknown: what became of it could not be found out.
+
+        """
+        mesh = self._mesh
+        pause_s = _PAUSE_S
+        for _ in range(ATTEMPTS):
+            plan = await compute()
+            if isinstance(plan, Done):
+                done: Answer = plan.answer
+                return done
+            result = await commit_resolved(
+                mesh.store,
+                plan.txn,
+                proof=plan.proof,
+                randomness=mesh.randomness,
+                timeout_s=_RESOLVE_S,
+            )
+            if result.outcome is Outcome.COMMITTED:
+                return plan.answer(result.revision)
+            if result.outcome is Outcome.NO_SPACE:
+                raise NoSpace
+            self.recomputed += 1
+            await asyncio.sleep(mesh.randomness.uniform(0, pause_s))
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        raise Overloaded(f"{what} changes so fast that {ATTEMPTS} attempts met a change; try again")
+
+    async def load(self, name: Name, revision: int = 0) -> LoadedJob:
+        """Reads a job that has to be there.
+
+        Raises:
+            NotFound: it is not.
+            StaleRevision: a revision was given, and another is current.
+
+        """
+        loaded = await self._mesh.jobs.by_name(name.namespace, name.job)
+        if loaded is None:
+            raise NotFound("job", str(name))
+        if revision and revision != loaded.job_revision:
+            raise StaleRevision(f"etag of {name}", revision, loaded.job_revision)
+        return loaded
+
+    def new_record(self, before: records.JobRecord) -> records.JobRecord:
+        """Returns a copy of a job's record to be changed, with a mark of its own."""
+        record = records.JobRecord()
+        record.CopyFrom(before)
+        record.last_request_id = self._mesh.randomness.token_hex(8)
+        return record
+
+
+def change_ops(job: LoadedJob, record: records.JobRecord, change: Change) -> tuple[Op, ...]:
+    """Returns what an edit, pause or resume writes, besides former versions."""
+    return (
+        Put(job.name.job_key, record.SerializeToString()),
+        *state_ops(job.name, change.state, change.next_due, job.timer),
+        *decision_ops(job.name.uid, fitting(change.ranges)),
+    )
+
+
+def compares(job: LoadedJob) -> tuple[Compare, ...]:
+    """Returns what every change of a job compares: its definition and its state."""
+    return (
+        Compare(job.name.job_key, Target.MOD_REVISION, job.job_revision),
+        Compare(job.name.state_key, Target.MOD_REVISION, job.state_revision),
+    )
+
+
+def fitting(ranges: Sequence[DecisionRange]) -> Sequence[DecisionRange]:
+    """Returns ranges that fit one commit: where they are too many, all of them as one.
+
+    They are many where a job was edited many times while it was paused. A skipped range may contain
+    times that a calendar takes away, so only the versions of its parts are lost.
+    """
+    if len(ranges) <= _MAX_RANGES:
+        return ranges
+    skipped = [record for record in ranges if record.decision is Decision.SKIPPED]
+    whole = skipped[-1]._replace(
+        first=ranges[0].first,
+        last=ranges[-1].last,
+        times=sum(record.times for record in skipped),
+        counted_all=all(record.counted_all for record in skipped),
+    )
+    return (whole,)

@@ -1,0 +1,125 @@
+"""Definitions as they come from outside: checked, written out whole, compared."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from google.protobuf.field_mask_pb2 import FieldMask
+from google.protobuf.message import Message
+
+from sexton.errors import InvalidArgument
+from sexton.v1 import job_pb2 as pb
+from sexton_coordinator.api.checks import Name, refusing
+from sexton_coordinator.jobs_store import JobReader
+from sexton_coordinator.writes import JobName
+from sexton_core.ids import UID_ENTROPY_BYTES, make_uid
+from sexton_core.instants import Instant
+from sexton_core.policy import Definition
+from sexton_core.schedule import first_or_refuse
+from sexton_records.spec import canonical
+from sexton_runtime.randomness import Randomness
+
+SPEC: Final = "spec."
+MAX_SPEC_BYTES: Final = 512 * 1024
+"""A commit holds the definition, the one before, and the answer, in at most 1 MiB together."""
+
+_WELL_KNOWN: Final = "google.protobuf."
+
+
+class Checked(NamedTuple):
+    """A definition that can be used.
+
+    spec: with every default written out.
+    """
+
+    spec: pb.JobSpec
+    definition: Definition
+
+
+def check_spec(
+    reader: JobReader, name: JobName, spec: pb.JobSpec, version: int, since: Instant
+) -> Checked:
+    """Checks a definition that comes into force at `since`.
+
+    Raises:
+        InvalidArgument: a field has a value that can't be used.
+
+    """
+    with refusing(SPEC):
+        definition = reader.decode(name, spec, version, since).definition
+        whole = canonical(spec, definition)
+    size = whole.ByteSize()
+    if size > MAX_SPEC_BYTES:
+        raise InvalidArgument("spec", f"{size:,} bytes", f"at most {MAX_SPEC_BYTES:,} bytes")
+    return Checked(whole, definition)
+
+
+def require_a_time(definition: Definition, now: Instant) -> None:
+    """Refuses a schedule that has no time after `now`.
+
+    Raises:
+        InvalidArgument: naming it.
+
+    """
+    if definition.schedule is not None:
+        with refusing(SPEC):
+            first_or_refuse(
+                definition.schedule, now, field="schedules", value=definition.schedule.explain()
+            )
+
+
+def new_name(reader: JobReader, name: Name, randomness: Randomness) -> JobName:
+    """Returns the name of a new incarnation."""
+    uid = make_uid(bytes.fromhex(randomness.token_hex(UID_ENTROPY_BYTES)))
+    return reader.name_of(name.namespace, name.job, uid)
+
+
+def merged(stored: pb.JobSpec, given: pb.JobSpec, mask: FieldMask) -> pb.JobSpec:
+    """Returns the stored definition with the mask's paths taken from another; no mask: the other.
+
+    Raises:
+        InvalidArgument: a path names no field.
+
+    """
+    if not mask.paths:
+        return given
+    for path in mask.paths:
+        if not FieldMask(paths=[path]).IsValidForDescriptor(pb.JobSpec.DESCRIPTOR):
+            raise InvalidArgument(
+                "update_mask", path, "paths below spec, such as schedules or retry.max_attempts"
+            )
+    spec = pb.JobSpec()
+    spec.CopyFrom(stored)
+    mask.MergeMessage(given, spec, replace_message_field=True, replace_repeated_field=True)
+    return spec
+
+
+def changed_paths(before: Message, after: Message, prefix: str = "") -> list[str]:
+    """Returns the paths at which two definitions differ; lists and maps are one path each."""
+    paths: list[str] = []
+    for field in before.DESCRIPTOR.fields:
+        old, new = getattr(before, field.name), getattr(after, field.name)
+        if field.has_presence:
+            same = before.HasField(field.name) == after.HasField(field.name) and old == new
+        else:
+            same = old == new
+        if same:
+            continue
+        path = prefix + field.name
+        if _is_group(before, after, field.name):
+            paths += changed_paths(old, new, f"{path}.")
+        else:
+            paths.append(path)
+    return paths
+
+
+def _is_group(before: Message, after: Message, field_name: str) -> bool:
+    """Tells whether a field is a message of both, whose own fields say more than its name."""
+    field = before.DESCRIPTOR.fields_by_name[field_name]
+    return (
+        field.message_type is not None
+        and not field.is_repeated
+        and not field.message_type.full_name.startswith(_WELL_KNOWN)
+        and before.HasField(field_name)
+        and after.HasField(field_name)
+    )

@@ -1,0 +1,162 @@
+"""Explains any instant of a job, from the record."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from sexton.errors import IllegalState, NotFound
+from sexton.internal.v1 import records_pb2 as records
+from sexton.v1 import scheduler_pb2 as api
+from sexton_coordinator.api.checks import Name
+from sexton_coordinator.api.run_finding import FoundRun, RunFinder
+from sexton_coordinator.jobs_store import LoadedJob
+from sexton_coordinator.mesh import Mesh
+from sexton_core.errors import CoreError
+from sexton_core.ids import scheduled_run_id
+from sexton_core.instants import SECOND, Instant
+from sexton_core.policy import Evidence, Explanation, Job, RecordedRun, Rule, explain
+from sexton_core.policy.state import DecisionRange
+from sexton_core.words import Origin
+from sexton_records import keys
+from sexton_records.runs import STATE_OF, run_message
+from sexton_records.state import decode_decision
+from sexton_records.times import timestamp
+from sexton_runtime.kv.types import prefix_end
+
+_ATTEMPTS: Final = 5
+_VERSIONS_PER_PAGE: Final = 50
+_MAX_VERSIONS: Final = 500
+"""Versions looked back for the one that ruled; what is older is answered from the record alone."""
+
+_RANGES_PER_PAGE: Final = 100
+_MAX_RANGES: Final = 2_000
+"""Starts by hand that left the buffer at one time may stand before the range that is looked for."""
+
+
+class _Evidence(NamedTuple):
+    job: Job
+    evidence: Evidence
+    run: FoundRun | None
+
+
+class Explainer:
+    """Answers why."""
+
+    def __init__(self, mesh: Mesh, finder: RunFinder) -> None:
+        self._mesh = mesh
+        self._finder = finder
+
+    async def explain(self, name: Name, at: Instant) -> api.ExplainJobResponse:
+        """Explains an instant; reads again where the job was decided about meanwhile.
+
+        Raises:
+            NotFound: there is no such job.
+
+        """
+        attempts = 0
+        while True:
+            loaded = await self._mesh.jobs.by_name(name.namespace, name.job)
+            if loaded is None:
+                raise NotFound("job", str(name))
+            job, evidence, run = await self._evidence(loaded, at)
+            (after,) = (await self._mesh.store.get([loaded.name.state_key], keys_only=True)).kvs
+            attempts += 1
+            if after.mod_revision == loaded.state_revision or attempts == _ATTEMPTS:
+                explanation = explain(job, loaded.state, at, self._mesh.now(), evidence)
+                return _response(explanation, run)
+
+    async def _evidence(self, loaded: LoadedJob, at: Instant) -> _Evidence:
+        run = None
+        if at % SECOND == 0:
+            run_id = scheduled_run_id(loaded.name.uid, at)
+            run = await self._finder.of_incarnation(loaded.name, loaded.state.live, run_id)
+        recorded = None
+        if run is not None:
+            record = run.record
+            recorded = RecordedRun(record.run_id, STATE_OF[record.state], record.create_time_ns)
+        job, rules = await self._former(loaded, at)
+        decided = await self._range(loaded.name.uid, at)
+        return _Evidence(job, Evidence(recorded, decided, rules), run)
+
+    async def _range(self, uid: str, at: Instant) -> DecisionRange | None:
+        """Returns the recorded range of scheduled times that contains an instant."""
+        start, end = keys.decisions_from(uid, at), prefix_end(keys.decisions_prefix(uid))
+        seen = 0
+        token = b""
+        while seen < _MAX_RANGES:
+            page = await self._mesh.store.scan(start, end, limit=_RANGES_PER_PAGE, page_token=token)
+            for kv in page.kvs:
+                decided = decode_decision(records.DecisionRecord.FromString(kv.value))
+                if decided.origin is Origin.SCHEDULE:
+                    return decided if decided.first <= at else None
+            seen += len(page.kvs)
+            token = page.next_token
+            if not token:
+                break
+        return None
+
+    async def _former(self, loaded: LoadedJob, at: Instant) -> tuple[Job, tuple[Rule, ...]]:
+        """Returns the job with the versions that ruled from before `at` on, and since when."""
+        name, reader = loaded.name, self._mesh.jobs
+        rules = [Rule(loaded.record.effective_time_ns, loaded.record.version)]
+        definitions = {d.version: d for d in loaded.job.definitions}
+        prefix = keys.versions_prefix(name.uid)
+        token = b""
+        while rules[-1].after >= at and len(rules) < _MAX_VERSIONS:
+            page = await self._mesh.store.scan(
+                prefix,
+                prefix_end(prefix),
+                limit=_VERSIONS_PER_PAGE,
+                reverse=True,
+                page_token=token,
+            )
+            for kv in page.kvs:
+                version = records.VersionRecord.FromString(kv.value)
+                if version.after_time_ns >= rules[-1].after:
+                    continue  # replaced within the same instant, it never ruled
+                if version.version not in definitions:
+                    try:
+                        decoded = reader.decode(
+                            name, version.spec, version.version, version.after_time_ns
+                        )
+                    except CoreError as error:
+                        raise IllegalState(
+                            f"version {version.version} of {name.namespace}/{name.job}",
+                            f"unreadable ({error})",
+                            ["readable by this version of the software"],
+                        ) from None
+                    definitions[version.version] = decoded.definition
+                rules.append(Rule(version.after_time_ns, version.version))
+            token = page.next_token
+            if not token:
+                break
+        job = Job(
+            namespace=name.namespace,
+            name=name.job,
+            uid=name.uid,
+            created_at=loaded.job.created_at,
+            definitions=tuple(definitions[number] for number in sorted(definitions)),
+        )
+        return job, tuple(reversed(rules))
+
+
+def _response(explanation: Explanation, run: FoundRun | None) -> api.ExplainJobResponse:
+    response = api.ExplainJobResponse(
+        summary=explanation.summary,
+        gates=[
+            api.Gate(name=gate.name, passed=gate.passed, detail=gate.detail)
+            for gate in explanation.gates
+        ],
+        decision=explanation.decision.value if explanation.decision is not None else "",
+        forecast=explanation.forecast,
+    )
+    for target, instant in (
+        (response.nominal_time, explanation.nominal),
+        (response.previous_time, explanation.previous),
+        (response.following_time, explanation.following),
+    ):
+        if instant is not None:
+            target.CopyFrom(timestamp(instant))
+    if run is not None:
+        response.run.CopyFrom(run_message(run.record, run.revision, full=True))
+    return response

@@ -1,0 +1,215 @@
+"""The servicers: wire in, the rooms of this package, wire out."""
+# ruff: noqa: N802 - the methods' names are the protos'
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any, Final
+
+from sexton.errors import NotFound
+from sexton.internal.v1 import coordinator_pb2 as internal
+from sexton.internal.v1.coordinator_pb2_grpc import LeaderServiceStub
+from sexton.v1 import job_pb2, run_pb2
+from sexton.v1 import scheduler_pb2 as api
+from sexton.v1 import scheduler_pb2_grpc as grpc_services
+from sexton_coordinator.api import checks
+from sexton_coordinator.api.applying import Applier
+from sexton_coordinator.api.editing import Editor
+from sexton_coordinator.api.ending import RunEnder
+from sexton_coordinator.api.explaining import Explainer
+from sexton_coordinator.api.job_listing import JobLister
+from sexton_coordinator.api.members import MemberLister
+from sexton_coordinator.api.peers import ask_holder, time_left_s
+from sexton_coordinator.api.run_finding import RunFinder
+from sexton_coordinator.api.run_listing import RunLister
+from sexton_coordinator.api.run_watching import RunWatcher
+from sexton_coordinator.api.showing import Viewer
+from sexton_coordinator.mesh import Mesh
+from sexton_core.words import ResumeMode
+from sexton_records import keys
+from sexton_records.runs import run_message
+from sexton_runtime.rpc.policy_channel import PolicyChannel
+
+JOB_SERVICE: Final = "sexton.v1.JobService"
+RUN_SERVICE: Final = "sexton.v1.RunService"
+MESH_SERVICE: Final = "sexton.v1.MeshService"
+
+_MODES: Final = {
+    api.RESUME_MODE_UNSPECIFIED: ResumeMode.NEXT,
+    api.RESUME_MODE_NEXT: ResumeMode.NEXT,
+    api.RESUME_MODE_NOW: ResumeMode.NOW,
+    api.RESUME_MODE_CATCH_UP: ResumeMode.CATCH_UP,
+}
+_OVERLAPS: Final = {value: value for value in job_pb2.OverlapPolicy.values()}
+
+
+class JobServicer(grpc_services.JobServiceServicer):
+    """Serves `sexton.v1.JobService`."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        self._mesh = mesh
+        self._editor = Editor(mesh)
+        self._applier = Applier(mesh, self._editor)
+        self._viewer = Viewer(mesh)
+        self._lister = JobLister(mesh)
+        self._explainer = Explainer(mesh, RunFinder(mesh))
+
+    async def CreateJob(
+        self, request: api.CreateJobRequest, _context: Any
+    ) -> api.CreateJobResponse:
+        """Creates a job."""
+        name = checks.job_name("job.name", request.job.name)
+        checks.request_id(request.request_id, required=False)
+        return api.CreateJobResponse(job=await self._editor.create(name, request))
+
+    async def GetJob(self, request: api.GetJobRequest, _context: Any) -> api.GetJobResponse:
+        """Reads a job."""
+        name = checks.job_name("name", request.name)
+        loaded = await self._editor.changer.load(name)
+        return api.GetJobResponse(job=await self._viewer.loaded(loaded))
+
+    async def ListJobs(self, request: api.ListJobsRequest, _context: Any) -> api.ListJobsResponse:
+        """Lists jobs."""
+        return await self._lister.page(request)
+
+    async def UpdateJob(
+        self, request: api.UpdateJobRequest, _context: Any
+    ) -> api.UpdateJobResponse:
+        """Changes a definition."""
+        name = checks.job_name("job.name", request.job.name)
+        revision = checks.etag(request.job.etag)
+        return api.UpdateJobResponse(job=await self._editor.update(name, request, revision))
+
+    async def DeleteJob(
+        self, request: api.DeleteJobRequest, _context: Any
+    ) -> api.DeleteJobResponse:
+        """Deletes a job."""
+        name = checks.job_name("name", request.name)
+        revision = checks.etag(request.etag)
+        uid = checks.uid(request.uid)
+        await self._editor.delete(name, revision, uid)
+        return api.DeleteJobResponse()
+
+    async def ApplyJobs(
+        self, request: api.ApplyJobsRequest, _context: Any
+    ) -> api.ApplyJobsResponse:
+        """Creates or updates many jobs."""
+        return await self._applier.apply(request)
+
+    async def PauseJob(self, request: api.PauseJobRequest, _context: Any) -> api.PauseJobResponse:
+        """Stops new starts."""
+        name = checks.job_name("name", request.name)
+        reason = checks.note("reason", request.reason)
+        return api.PauseJobResponse(job=await self._editor.pause(name, reason))
+
+    async def ResumeJob(
+        self, request: api.ResumeJobRequest, _context: Any
+    ) -> api.ResumeJobResponse:
+        """Lets a job start again."""
+        name = checks.job_name("name", request.name)
+        mode = checks.word(_MODES, "mode", request.mode)
+        return api.ResumeJobResponse(job=await self._editor.resume(name, mode))
+
+    async def TriggerJob(
+        self, request: api.TriggerJobRequest, context: Any
+    ) -> api.TriggerJobResponse:
+        """Starts a run now, by the leader of the job's shard."""
+        timeout_s = time_left_s(context)
+        name = checks.job_name("name", request.name)
+        checks.request_id(request.request_id, required=True)
+        overlap = checks.word(_OVERLAPS, "overlap", request.overlap)
+        job = await RunFinder(self._mesh).current(name)
+        if job is None:
+            raise NotFound("job", request.name)
+        forwarded = internal.TriggerRequest(
+            namespace=job.namespace,
+            job=job.job,
+            uid=job.uid,
+            request_id=request.request_id,
+            overlap=overlap,
+        )
+
+        async def trigger(channel: PolicyChannel, left_s: float) -> internal.TriggerResponse:
+            stub = LeaderServiceStub(channel)
+            answer: internal.TriggerResponse = await stub.Trigger(forwarded, timeout=left_s)
+            return answer
+
+        lease = keys.coordinator_lease(job.shard)
+        response = await ask_holder(self._mesh, lease, trigger, timeout_s=timeout_s)
+        return response.answer
+
+    async def ExplainJob(
+        self, request: api.ExplainJobRequest, _context: Any
+    ) -> api.ExplainJobResponse:
+        """Explains what became, or will become, of a job at an instant."""
+        name = checks.job_name("name", request.name)
+        at = checks.instant("time", request.time if request.HasField("time") else None)
+        return await self._explainer.explain(name, at)
+
+
+class RunServicer(grpc_services.RunServiceServicer):
+    """Serves `sexton.v1.RunService`."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        self._finder = RunFinder(mesh)
+        self._lister = RunLister(mesh, self._finder)
+        self._ender = RunEnder(mesh, self._finder)
+        self._watcher = RunWatcher(mesh, self._finder)
+
+    async def GetRun(self, request: api.GetRunRequest, _context: Any) -> api.GetRunResponse:
+        """Reads a run."""
+        found = await self._finder.find(checks.run_name("name", request.name))
+        if found is None:
+            raise NotFound("run", request.name)
+        return api.GetRunResponse(run=run_message(found.record, found.revision, full=True))
+
+    async def ListRuns(self, request: api.ListRunsRequest, _context: Any) -> api.ListRunsResponse:
+        """Lists runs."""
+        return await self._lister.page(request)
+
+    async def CancelRun(self, request: api.CancelRunRequest, context: Any) -> api.CancelRunResponse:
+        """Asks a run to end."""
+        name = checks.run_name("name", request.name)
+        reason = checks.note("reason", request.reason)
+        run = await self._ender.end(
+            name, run_pb2.CANCEL_MODE_CANCEL, reason, timeout_s=time_left_s(context)
+        )
+        return api.CancelRunResponse(run=run)
+
+    async def TerminateRun(
+        self, request: api.TerminateRunRequest, context: Any
+    ) -> api.TerminateRunResponse:
+        """Has a run killed."""
+        name = checks.run_name("name", request.name)
+        reason = checks.note("reason", request.reason)
+        run = await self._ender.end(
+            name, run_pb2.CANCEL_MODE_TERMINATE, reason, timeout_s=time_left_s(context)
+        )
+        return api.TerminateRunResponse(run=run)
+
+    async def WatchRuns(
+        self, request: api.WatchRunsRequest, _context: Any
+    ) -> AsyncIterator[api.WatchRunsResponse]:
+        """Streams runs as they stand, then each change."""
+        name = checks.watched_name("name", request.name)
+        async with aclosing(self._watcher.watch(name)) as responses:
+            async for response in responses:
+                yield response
+
+    async def stop(self) -> None:
+        """Ends open streams."""
+        await self._watcher.stop()
+
+
+class MeshServicer(grpc_services.MeshServiceServicer):
+    """Serves `sexton.v1.MeshService`."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        self._lister = MemberLister(mesh)
+
+    async def ListMembers(
+        self, _request: api.ListMembersRequest, _context: Any
+    ) -> api.ListMembersResponse:
+        """Lists leaders, standbys and workers."""
+        return await self._lister.members()
