@@ -61,3 +61,10 @@ COORDINATOR_SHARDS_LED: Final = Instrument(
 COORDINATOR_EVENTS: Final = Instrument(
     "sexton.coordinator.events", "{event}", "What leading has counted, by kind."
 )
+
+WORKER_EVENTS: Final = Instrument(
+    "sexton.worker.events", "{event}", "What a worker has done, by kind."
+)
+WORKER_EXECUTING: Final = Instrument(
+    "sexton.worker.executing", "{attempt}", "Attempts that are being executed."
+)

@@ -1,0 +1,1 @@
+"""Sexton's worker: takes runs from a queue and executes them."""

@@ -1,0 +1,137 @@
+"""The worker protocol's messages to and from what the machine knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from sexton.v1 import job_pb2, run_pb2
+from sexton.v1 import worker_pb2 as pb
+from sexton_core.instants import MILLISECOND
+from sexton_worker.contract import (
+    Ended,
+    FromWorker,
+    Order,
+    OtherWork,
+    PythonWork,
+    Ref,
+    ShellWork,
+    Work,
+)
+from sexton_worker.machine import Completion, EndState, Outgoing, Stop, Welcome
+
+_STATES: Final = {
+    EndState.SUCCEEDED: run_pb2.ATTEMPT_STATE_SUCCEEDED,
+    EndState.FAILED: run_pb2.ATTEMPT_STATE_FAILED,
+    EndState.TIMED_OUT: run_pb2.ATTEMPT_STATE_TIMED_OUT,
+    EndState.CANCELLED: run_pb2.ATTEMPT_STATE_CANCELLED,
+    EndState.TERMINATED: run_pb2.ATTEMPT_STATE_TERMINATED,
+}
+_NAME_PARTS: Final = 6
+"""Of `namespaces/{namespace}/jobs/{job}/runs/{run}`."""
+
+
+def ref_from_wire(ref: pb.AttemptRef) -> Ref:
+    """Reads which attempt is meant."""
+    return Ref(ref.handle, ref.token)
+
+
+def refs_to_wire(refs: Sequence[Ref]) -> list[pb.AttemptRef]:
+    """Writes which attempts are meant."""
+    return [pb.AttemptRef(handle=ref.handle, token=ref.token) for ref in refs]
+
+
+def welcome_from_wire(welcome: pb.Welcome) -> Welcome:
+    """Reads the answer to a hello."""
+    return Welcome(
+        session=welcome.session,
+        owner_token=welcome.owner_token,
+        session_time=welcome.session_timeout_ms * MILLISECOND,
+        heartbeat=welcome.heartbeat_interval_ms * MILLISECOND,
+        revoked=[ref_from_wire(ref) for ref in welcome.revoked],
+    )
+
+
+def order_from_wire(assignment: pb.Assignment) -> Order:
+    """Reads an assignment."""
+    parts = assignment.run.split("/")
+    namespace, job, run_id = parts[1::2] if len(parts) == _NAME_PARTS else ("", "", assignment.run)
+    return Order(
+        ref=ref_from_wire(assignment.attempt),
+        session=assignment.session,
+        number=assignment.number,
+        namespace=namespace,
+        job=job,
+        run_id=run_id,
+        nominal_time=assignment.nominal_time_ns,
+        timeout=assignment.timeout_ms * MILLISECOND,
+        traceparent=assignment.traceparent,
+        work=_work(assignment.task),
+    )
+
+
+def stop_from_wire(cancellation: pb.Cancellation) -> Stop:
+    """Reads a request to end an attempt."""
+    return Stop(
+        ref_from_wire(cancellation.attempt),
+        terminate=cancellation.mode == run_pb2.CANCEL_MODE_TERMINATE,
+        reason=cancellation.reason,
+    )
+
+
+def request_to_wire(message: Outgoing) -> pb.PullRequest:
+    """Writes one message."""
+    return pb.PullRequest(
+        credits=message.credits,
+        heartbeat=message.heartbeat,
+        started=refs_to_wire(message.started),
+        completions=[_completion(completion) for completion in message.completions],
+        returned=refs_to_wire(message.returned),
+        progress=[
+            pb.Progress(
+                attempt=pb.AttemptRef(handle=ref.handle, token=ref.token),
+                fraction=fraction,
+                message=text,
+            )
+            for ref, fraction, text in message.progress
+        ],
+        closing=message.closing,
+    )
+
+
+def _completion(completion: Completion) -> pb.Completion:
+    ended = completion.ended
+    written = pb.Completion(
+        attempt=pb.AttemptRef(handle=completion.ref.handle, token=completion.ref.token),
+        state=_STATES[completion.state],
+        output_tail=ended.output_tail,
+        wait_ms=completion.wait // MILLISECOND,
+        execution_ms=completion.execution // MILLISECOND,
+    )
+    if completion.state is EndState.SUCCEEDED:
+        written.result_json = ended.result_json
+    else:
+        written.error.CopyFrom(_error(ended))
+    return written
+
+
+def _error(ended: Ended) -> run_pb2.RunError:
+    return run_pb2.RunError(kind=ended.kind, message=ended.message, detail=ended.detail)
+
+
+def _work(task: job_pb2.Task) -> Work:
+    kind = task.WhichOneof("kind")
+    if kind == "python":
+        return PythonWork(task.python.task, task.python.args_json)
+    if kind == "shell":
+        return ShellWork(task.shell.command, _env(task.shell), task.shell.cwd)
+    return OtherWork(kind or "none")
+
+
+def _env(shell: job_pb2.ShellTask) -> dict[str, str | FromWorker]:
+    return {
+        name: FromWorker(value.from_worker)
+        if value.WhichOneof("source") == "from_worker"
+        else value.value
+        for name, value in shell.env.items()
+    }

@@ -1,0 +1,1 @@
+"""Where attempts are executed: in this process, or in processes that are guarded."""

@@ -1,0 +1,204 @@
+"""The executor of real workers: each order where its task belongs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import structlog
+
+from sexton.task import Isolation, Task, TaskRegistry
+from sexton_core.instants import Instant
+from sexton_worker.contract import (
+    SHELL,
+    Ended,
+    Listener,
+    Order,
+    OtherWork,
+    PythonWork,
+    ShellWork,
+)
+from sexton_worker.executors.commands import (
+    ProcessResult,
+    Unusable,
+    command_ended,
+    python_command,
+    shell_command,
+)
+from sexton_worker.executors.guard import CommandEnd, Guarded, GuardedCommand, ShimClient
+from sexton_worker.executors.inprocess import InProcessExecutor
+
+_log = structlog.get_logger(__name__)
+
+
+class LocalExecutor:
+    """Executes Python tasks in this process or in ones of their own, and shell commands.
+
+    See `sexton_worker.contract.Executor`.
+    """
+
+    def __init__(
+        self,
+        registry: TaskRegistry,
+        *,
+        app: tuple[str, ...] = (),
+        kinds: Sequence[str] = (),
+        scratch: Path | None = None,
+        mark: str,
+    ) -> None:
+        """`app`: the modules that processes import; `mark`: see `ShimClient`."""
+        self._registry = registry
+        self._app = app
+        self._kinds = tuple(kinds)
+        self._scratch_in = scratch
+        self._scratch = Path()
+        self._shim = ShimClient(mark)
+        self._guarded: dict[int, Guarded] = {}
+        self._dead = asyncio.Event()
+        self._limits: tuple[Instant, Instant] = (0, 0)
+        self._listener: Listener | None = None
+        self._in_process: InProcessExecutor | None = None
+
+    @property
+    def tasks(self) -> Sequence[str]:
+        """Names of the tasks that are registered."""
+        return [task.name for task in self._registry]
+
+    @property
+    def kinds(self) -> Sequence[str]:
+        """Kinds that are allowed besides Python."""
+        return self._kinds
+
+    @property
+    def in_process(self) -> int:
+        """Tells how many attempts run in this process, and so can't be killed alone."""
+        return len(self._in_process) if self._in_process is not None else 0
+
+    async def start(self, listener: Listener) -> None:
+        """Starts the shim and makes the folder for scratch folders."""
+        self._listener = listener
+        self._in_process = InProcessExecutor(self, asyncio.get_running_loop())
+        self._scratch = Path(tempfile.mkdtemp(prefix="sexton-worker-", dir=self._scratch_in))
+        self._shim.start()
+
+    async def stop(self) -> None:
+        """Kills what can be killed and waits until it is dead. Idempotent."""
+        for guarded in list(self._guarded.values()):
+            guarded.kill()
+        while self._guarded:
+            self._dead.clear()
+            await self._dead.wait()
+        self._shim.stop()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def begin(self, order: Order) -> None:
+        """Begins an attempt where it belongs."""
+        try:
+            self._begin(order)
+        except Unusable as problem:
+            self._refuse(order, "not started", str(problem))
+        except OSError as error:
+            self._refuse(order, "not started", f"the worker can't start it: {error.strerror}")
+
+    def cancel(self, token: int) -> None:
+        """Asks an attempt to end."""
+        assert self._in_process is not None
+        if not self._in_process.cancel(token) and token in self._guarded:
+            self._guarded[token].stop()
+
+    def kill(self, token: int) -> None:
+        """Kills a command's whole tree; a function in this process is asked once more."""
+        assert self._in_process is not None
+        if token in self._guarded:
+            self._guarded[token].kill()
+        elif self._in_process.cancel(token):
+            order = self._in_process.order(token)
+            _log.warning(
+                "A task in this process can only be asked to end; isolation='process' allows more.",
+                action="kill",
+                job=f"{order.namespace}/{order.job}",
+                run=order.run_id,
+            )
+
+    def extend(self, end_at: Instant, dead_at: Instant) -> None:
+        """Tells the shim of an answered heartbeat."""
+        self._limits = end_at, dead_at
+        self._tell_shim()
+
+    # The listener of what runs in this process
+
+    def ended(self, token: int, ended: Ended) -> None:
+        """Passes on that a function has ended."""
+        self._tell_shim()
+        assert self._listener is not None
+        self._listener.ended(token, ended)
+
+    def progressed(self, token: int, fraction: float, message: str) -> None:
+        """Passes on how far a function is."""
+        assert self._listener is not None
+        self._listener.progressed(token, fraction, message)
+
+    # Inside
+
+    def _begin(self, order: Order) -> None:
+        match order.work:
+            case PythonWork() as work:
+                self._begin_python(order, work)
+            case ShellWork() as work if SHELL in self._kinds:
+                self._run(order, shell_command(order, work, self._scratch, os.environ))
+            case ShellWork():
+                raise Unusable("this worker runs no shell commands; start it with --allow shell")
+            case OtherWork(kind):
+                raise Unusable(f"this worker can't execute tasks of kind {kind!r}")
+
+    def _begin_python(self, order: Order, work: PythonWork) -> None:
+        task = self._registry.get(work.task)
+        if task is None:
+            known = ", ".join(self.tasks) or "none"
+            raise Unusable(f"this worker knows no task {work.task!r}; it knows: {known}")
+        if task.isolation is Isolation.PROCESS:
+            self._begin_process(order, work)
+        else:
+            self._begin_here(order, task)
+
+    def _begin_here(self, order: Order, task: Task) -> None:
+        assert self._in_process is not None
+        now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        self._in_process.begin(order, task, now + order.timeout)
+        self._tell_shim()
+
+    def _begin_process(self, order: Order, work: PythonWork) -> None:
+        result = ProcessResult(lambda *said: self.progressed(order.ref.token, *said))
+        command = python_command(
+            order, work, self._scratch, os.environ, app=self._app, result=result
+        )
+        self._run(order, command, result)
+
+    def _run(
+        self, order: Order, command: GuardedCommand, result: ProcessResult | None = None
+    ) -> None:
+        token = order.ref.token
+
+        def on_end(end: CommandEnd) -> None:
+            del self._guarded[token]
+            self._dead.set()
+            ended = command_ended(end) if result is None else result.ended(end)
+            assert self._listener is not None
+            self._listener.ended(token, ended)
+
+        self._guarded[token] = self._shim.run(command, on_end)
+
+    def _refuse(self, order: Order, kind: str, message: str) -> None:
+        assert self._listener is not None
+        failure = Ended.failure(kind, message)
+        asyncio.get_running_loop().call_soon(self._listener.ended, order.ref.token, failure)
+
+    def _tell_shim(self) -> None:
+        """Lets the shim end this process only while something that it can't kill runs in it."""
+        end_at, dead_at = self._limits
+        self._shim.extend(end_at, dead_at if self.in_process else 0)

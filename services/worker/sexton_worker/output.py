@@ -1,0 +1,124 @@
+"""What an attempt writes, of which the last part is kept."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+import threading
+from contextvars import ContextVar
+from typing import Final
+
+from sexton_worker.contract import MAX_TAIL_BYTES, tail
+
+_FIRST_CONTINUATION: Final = 0x80
+_AFTER_CONTINUATION: Final = 0xC0
+
+
+class Tail:
+    """The last part of what is written, however much that is. Safe to use from any thread."""
+
+    def __init__(self, limit: int = MAX_TAIL_BYTES) -> None:
+        self._limit = limit
+        self._kept = bytearray()
+        self._lock = threading.Lock()
+        self._cut = False
+
+    def write(self, data: bytes) -> None:
+        """Takes some more."""
+        with self._lock:
+            self._kept += data[-2 * self._limit :]
+            if len(self._kept) > 2 * self._limit:
+                del self._kept[: -self._limit]
+                self._cut = True
+
+    def text(self) -> str:
+        """Gives the last part as text: at most the limit in UTF-8; what is not UTF-8 is replaced.
+
+        Escape sequences stay in it: who shows it makes them harmless.
+        """
+        with self._lock:
+            data = bytes(self._kept[-self._limit :])
+            if self._cut or len(self._kept) > self._limit:
+                start = 0  # not inside a character
+                while start < min(3, len(data)) and (
+                    _FIRST_CONTINUATION <= data[start] < _AFTER_CONTINUATION
+                ):
+                    start += 1
+                data = data[start:]
+        return tail(data.decode("utf-8", "replace"), self._limit)
+
+
+OUTPUT: ContextVar[Tail | None] = ContextVar("sexton_output", default=None)
+"""Where code that runs in this process writes to; None: it is no attempt's."""
+
+
+class AttemptLogger(logging.Logger):
+    """The logger of one attempt: its lines are kept with the attempt and go nowhere else."""
+
+    def __init__(self, kept: Tail) -> None:
+        super().__init__("sexton.attempt", logging.DEBUG)
+        self._kept = kept
+
+    def handle(self, record: logging.LogRecord) -> None:
+        """Keeps a line."""
+        keep_record(self._kept, record)
+
+
+def keep_record(kept: Tail, record: logging.LogRecord) -> None:
+    """Writes a log record as a line."""
+    kept.write((_FORMAT.format(record) + "\n").encode("utf-8", "replace"))
+
+
+_FORMAT = logging.Formatter("%(levelname)s %(message)s")
+
+
+class _Routed(io.TextIOBase):
+    """A standard stream that gives what attempts print to them, and passes on everything else."""
+
+    def __init__(self, own: io.TextIOBase) -> None:
+        self._own = own
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return OUTPUT.get() is None and self._own.isatty()
+
+    def fileno(self) -> int:
+        return self._own.fileno()
+
+    def flush(self) -> None:
+        if OUTPUT.get() is None:
+            self._own.flush()
+
+    def write(self, text: str, /) -> int:
+        kept = OUTPUT.get()
+        if kept is None:
+            return self._own.write(text)
+        kept.write(text.encode("utf-8", "replace"))
+        return len(text)
+
+
+class _FromAttempts(logging.Filter):
+    """Keeps the lines that attempts log with them, out of the worker's own log."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        kept = OUTPUT.get()
+        if kept is None:
+            return True
+        keep_record(kept, record)
+        return False
+
+
+def route_output() -> None:
+    """Has what attempts print and log in this process kept with them, from now on.
+
+    Reaches everything that runs in an attempt's context: its function, what it awaits, and
+    `asyncio.to_thread`. Threads that it starts itself, and what writes to the file descriptors,
+    write where the worker does.
+    """
+    sys.stdout = _Routed(sys.stdout)  # type: ignore[arg-type]
+    sys.stderr = _Routed(sys.stderr)  # type: ignore[arg-type]
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_FromAttempts())
