@@ -185,6 +185,31 @@ def test_a_full_message_goes_without_pace() -> None:
     with_desk(story)
 
 
+def test_who_was_told_that_nothing_happened_is_not_sent_after_all() -> None:
+    async def story(desk: Desk) -> None:
+        others = [desk.call(1)]
+        await asyncio.sleep(0.01)
+        others.append(desk.call(2))
+        await asyncio.sleep(0.01)
+        late, next_one = desk.call(3), desk.call(4)
+        await asyncio.sleep(0)
+        waiting = next(iter(desk.committer._waiting))
+        (stream,) = desk.streams
+        # Its time is up in the very turn of the loop in which there is room to send.
+        desk.committer._settle(pb.CommitStreamResponse(sequence=stream.sent[0].sequence))
+        desk.committer._expire(waiting)
+        with pytest.raises(errors.DeadlineExceeded):
+            await late
+        await asyncio.sleep(0.01)
+        assert [stream.numbers(i) for i in range(len(stream.sent))] == [[1], [2], [4]]
+        stream.commit(1)
+        stream.commit(2)
+        assert await next_one == committed(4)
+        await asyncio.gather(*others)
+
+    with_desk(story)
+
+
 def test_no_more_than_two_messages_are_outstanding() -> None:
     async def story(desk: Desk) -> None:
         calls = [desk.call(1, size=70_000)]

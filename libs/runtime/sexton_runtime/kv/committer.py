@@ -363,9 +363,13 @@ class Committer:
         """Takes the next message's callers out of the line."""
         taken: list[_Caller] = []
         fenced: list[_Caller] = []
+        gone: list[_Caller] = []  # told that nothing happened, or cancelled, a moment ago
         txns = size_bytes = 0
         most_txns, most_bytes = self._limits.max_txns_per_commit, self._limits.max_commit_bytes
         for caller in self._waiting:
+            if caller.future.done():
+                gone.append(caller)
+                continue
             if caller.only_while is not None and not caller.only_while():
                 fenced.append(caller)
                 continue
@@ -374,8 +378,9 @@ class Committer:
             if txns > most_txns or size_bytes > most_bytes:
                 break
             taken.append(caller)
-        for caller in fenced:
+        for caller in (*gone, *fenced):
             self._unqueue(caller)
+        for caller in fenced:
             caller.fail(Fenced("the right to write this was lost before it was sent"))
         for caller in taken:
             self._unqueue(caller)
