@@ -1,7 +1,7 @@
 """Commits on a stream: many on their way at once, each answered when it is durable.
 
-Reading stops while too many are unanswered, so that a caller who sends faster than the disk writes
-is held back by the transport and nothing gathers here without bound.
+Reading stops while too many are unanswered, so that a caller who sends faster than the disk writes,
+or who reads no answers, is held back by the transport and nothing gathers here without bound.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sexton_store._wire import results_to_wire, txns_from_wire
 from sexton_store.contract import StoreEngine
 
 MAX_IN_FLIGHT = 16
-"""Requests of one stream that are unanswered at once; each may hold a whole commit's bytes."""
+"""Requests of one stream whose answers the caller has not taken; each may hold a whole commit."""
 
 DEFAULT_TIMEOUT_MS = 10_000
 MAX_TIMEOUT_MS = 60_000
@@ -48,6 +48,7 @@ class CommitStream:
                 if isinstance(answer, Exception):
                     raise answer
                 yield answer
+                self._slots.release()
         finally:
             tasks = [self._reader, *self._commits]
             for task in tasks:
@@ -79,11 +80,7 @@ class CommitStream:
             await self._slots.acquire()
             commit = asyncio.create_task(self._commit(request))
             self._commits[commit] = None
-            commit.add_done_callback(self._forget)
-
-    def _forget(self, commit: asyncio.Task[None]) -> None:
-        del self._commits[commit]
-        self._slots.release()
+            commit.add_done_callback(self._commits.pop)
 
     async def _commit(self, request: pb.CommitStreamRequest) -> None:
         answer: pb.CommitStreamResponse | Exception

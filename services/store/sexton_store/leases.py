@@ -104,6 +104,11 @@ class LeaseTable:
         self._no_deadline_before_ns = min(deadlines, default=_NEVER_NS)
         return sorted(due)
 
+    def is_due(self, name: str, token: int, awake_ns: int) -> bool:
+        """Tells whether this very lease stands and its time has run out."""
+        held = self._held.get(name)
+        return held is not None and held.token == token and held.deadline_ns <= awake_ns
+
     def find(self, name: str, awake_ns: int) -> Lease | None:
         """Gives a lease as it stands."""
         held = self._held.get(name)

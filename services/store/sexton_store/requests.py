@@ -109,7 +109,7 @@ class CommitRequest(Request[tuple[TxnResult, ...]]):
         breath = BREATH_OPS
         for txn in self._transactions[len(self._results) :]:
             self._results.append(step.evaluate(txn))
-            breath -= len(txn.compares) + len(txn.then)
+            breath -= len(txn.compares) + len(txn.then) + len(txn.orelse)
             if breath < 0:
                 break
         return len(self._results) == len(self._transactions)
@@ -240,13 +240,27 @@ class ReleaseRequest(Request[int]):
 class ExpireRequest(ReleaseRequest):
     """Ends a lease whose time has run out. Nobody waits for it; without space it is due again."""
 
-    __slots__ = ("_counters",)
+    __slots__ = ("_counters", "_time")
 
     def __init__(
-        self, name: str, token: int, *, leases: LeaseTable, counters: EngineCounters
+        self,
+        name: str,
+        token: int,
+        *,
+        leases: LeaseTable,
+        time: Timekeeper,
+        counters: EngineCounters,
     ) -> None:
         super().__init__(name, token, leases=leases)
+        self._time = time
         self._counters = counters
+
+    def evaluate(self, step: Step) -> bool:
+        """Deletes the key, unless a renewal came while others of the step were evaluated."""
+        if self._leases.is_due(self._name, self._token, self._time.awake_ns()):
+            return super().evaluate(step)
+        self._result = TxnResult(Outcome.REFUSED, 0)
+        return True
 
     def settle(self) -> None:
         """Removes the lease and counts it."""

@@ -200,10 +200,10 @@ class Writer:
         self._started_history = True
 
     def _gather(self) -> list[Request[Any]]:
-        """Takes the requests of a step: first the leases whose time is over, at this very look."""
+        """Takes the requests of a step: first the leases whose time is over."""
         now_s = asyncio.get_running_loop().time()
         requests: list[Request[Any]] = [
-            ExpireRequest(name, token, leases=self._leases, counters=self.counters)
+            ExpireRequest(name, token, leases=self._leases, time=self._time, counters=self.counters)
             for name, token in self._leases.due(self._time.awake_ns())
         ]
         for request in self.lanes.gather():

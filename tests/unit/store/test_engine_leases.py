@@ -11,6 +11,7 @@ from sexton.errors import NoSpace, Overloaded
 from sexton_runtime.kv.types import Delete, LeaseRef, Outcome, Put, Txn, fence
 from sexton_sim.loop import SimLoop
 from sexton_store.contract import EngineConfig
+from sexton_store.requests import BREATH_OPS
 
 S = 1_000_000_000
 
@@ -61,6 +62,26 @@ async def test_a_renewal_is_in_time_until_the_expiry_is_evaluated(rig: Rig) -> N
     assert rig.engine.status().leases == 1
     await asyncio.sleep(0.2)
     assert rig.engine.status().leases == 0
+
+
+@simulated
+async def test_a_renewal_between_two_expiries_of_one_step_is_in_time(rig: Rig) -> None:
+    """A step of so many expiries lets others run before it has evaluated the last ones."""
+    names = [f"l{number:04}" for number in range(BREATH_OPS + 100)]
+    acquiring = [rig.begin(rig.engine.acquire_lease(name, "h", 1_000)) for name in names]
+    tokens = [(await call).lease.token for call in acquiring]
+    gate = rig.hold_writes()
+    rig.begin(rig.engine.commit([Txn(then=(Put(b"k", b""),))]))
+    await asyncio.sleep(3)
+    gate.open()
+    held = rig.engine._live.leases._held
+    while not held[names[0]].ending:
+        await asyncio.sleep(0)
+    assert not held[names[-1]].ending
+    (renewal,) = await rig.engine.renew_leases([LeaseRef(names[-1], tokens[-1])])
+    assert renewal.renewed
+    await asyncio.sleep(0.5)
+    assert [lease.name for lease in await rig.do(rig.engine.list_leases())] == names[-1:]
 
 
 @simulated
