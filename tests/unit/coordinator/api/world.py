@@ -1,0 +1,121 @@
+"""A simulated mesh with the real API: coordinators, store, and a queue that follows a script."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from google.protobuf.duration_pb2 import Duration
+from simulation.coordinator.mesh import COORDINATORS, Mesh, S, ScriptedQueue, every
+
+from sexton.errors import NotLeader
+from sexton.internal.v1 import queue_pb2
+from sexton.internal.v1 import records_pb2 as records
+from sexton.v1 import job_pb2, run_pb2
+from sexton.v1 import scheduler_pb2 as api
+from sexton.v1.scheduler_pb2_grpc import JobServiceStub, MeshServiceStub, RunServiceStub
+from sexton_runtime.rpc.policy_channel import PolicyChannel
+
+__all__ = ["JOB", "MINUTES", "NS", "Queue", "S", "World", "every", "shell", "story"]
+
+NS = "namespaces/default"
+JOB = f"{NS}/jobs/report"
+
+
+def shell(command: str = "true", **env: str) -> job_pb2.Task:
+    values = {name: job_pb2.EnvValue(value=value) for name, value in env.items()}
+    return job_pb2.Task(shell=job_pb2.ShellTask(command=command, env=values))
+
+
+MINUTES = [job_pb2.Schedule(every=job_pb2.Every(period=Duration(seconds=60)))]
+
+
+class Queue(ScriptedQueue):
+    """Also ends runs when asked to, and knows one worker; `refuses` calls say NOT_LEADER first."""
+
+    refuses = 0
+
+    async def EndRuns(self, request: queue_pb2.EndRunsRequest, _: Any) -> Any:
+        if self.refuses > 0:
+            self.refuses -= 1
+            raise NotLeader
+        results = []
+        for end in request.ends:
+            self.ends.append((end.reason, end.mode))
+            if end.handle in self.seen:
+                await self._end(end.handle, 0.01, end.mode)
+            results.append(queue_pb2.EndResult(state=run_pb2.RUN_STATE_CANCELLED))
+        return queue_pb2.EndRunsResponse(results=results)
+
+    async def DescribeQueues(self, _request: Any, _: Any) -> queue_pb2.DescribeQueuesResponse:
+        session = queue_pb2.SessionInfo(session="s1", worker="anna", slots=4, connected=True)
+        return queue_pb2.DescribeQueuesResponse(owner_token=1, sessions=[session])
+
+
+class World(Mesh):
+    """`jobs_api`, `runs_api` and `mesh_api` are stubs of the first coordinator's API."""
+
+    def __init__(self, seed: int = 0, **options: Any) -> None:
+        options.setdefault("coordinators", ("coordinator-1",))
+        queue = {name: options.pop(name) for name in ("lasts_s", "deaf") if name in options}
+        super().__init__(seed, **options)
+        self.queue = Queue(mesh=self, **queue)
+        self.revision_before = 0
+
+    def connect(self, name: str = "coordinator-1") -> None:
+        """Directs the stubs to a coordinator."""
+        self.channel = PolicyChannel(self.transport.channel(COORDINATORS[name]))
+        self.jobs_api = JobServiceStub(self.channel)
+        self.runs_api = RunServiceStub(self.channel)
+        self.mesh_api = MeshServiceStub(self.channel)
+
+    async def make(self, name: str = JOB, **fields: Any) -> job_pb2.Job:
+        """Creates a job through the API."""
+        spec = job_pb2.JobSpec(**({"task": shell(), "schedules": MINUTES} | fields))
+        request = api.CreateJobRequest(job=job_pb2.Job(name=name, spec=spec))
+        job: job_pb2.Job = (await self.jobs_api.CreateJob(request)).job
+        return job
+
+    async def get(self, name: str = JOB) -> job_pb2.Job:
+        job: job_pb2.Job = (await self.jobs_api.GetJob(api.GetJobRequest(name=name))).job
+        return job
+
+    async def start_run(self, request_id: str, name: str = JOB, **fields: Any) -> run_pb2.Run:
+        """Starts a run by hand."""
+        request = api.TriggerJobRequest(name=name, request_id=request_id, **fields)
+        run: run_pb2.Run = (await self.jobs_api.TriggerJob(request)).run
+        return run
+
+    async def run_record(self, run: run_pb2.Run) -> records.RunRecord:
+        (kv,) = [kv for kv in await self.below(b"active/") if kv.key.endswith(_id(run).encode())]
+        return records.RunRecord.FromString(kv.value)
+
+    async def ended(self, run: run_pb2.Run) -> run_pb2.Run:
+        """Waits until a run has ended."""
+        while True:
+            request = api.GetRunRequest(name=run.name)
+            found: run_pb2.Run = (await self.runs_api.GetRun(request)).run
+            if found.HasField("end_time"):
+                return found
+            await asyncio.sleep(0.05)
+
+    async def revision(self) -> int:
+        return (await self.store.status()).revision
+
+
+def _id(run: run_pb2.Run) -> str:
+    return run.name.rpartition("/")[2]
+
+
+def story(scenario: Callable[[World], Awaitable[None]], seed: int = 0, **options: Any) -> None:
+    """Plays a scenario with the API of a mesh that leads."""
+    world = World(seed, **options)
+
+    async def play(_: Mesh) -> None:
+        world.connect()
+        if options.get("leading", True):
+            await world.leader()
+        await scenario(world)
+
+    world.run(play)
