@@ -1,4 +1,4 @@
-"""Results on stdout: aligned tables for people, JSON for programs."""
+"""Results on stdout: aligned tables for people, JSON and YAML for programs, names for the shell."""
 
 import json
 import sys
@@ -8,15 +8,36 @@ from typing import Any
 
 
 class Format(StrEnum):
-    """What `-o` chooses."""
+    """What `-o` chooses where the result is one thing."""
 
     TABLE = "table"
     JSON = "json"
+    YAML = "yaml"
+
+
+class ListFormat(StrEnum):
+    """What `-o` chooses where the results have names."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
 
 
 def print_line(text: str = "") -> None:
     """Prints a line, with what could steer a terminal made visible."""
     sys.stdout.write(visible(text) + "\n")
+
+
+def print_data(value: Any, output: StrEnum) -> bool:
+    """Prints a value if JSON or YAML is asked for; tells whether it did."""
+    if output.value == "json":
+        print_json(value)
+    elif output.value == "yaml":
+        from sexton_cli.yaml_text import yaml_text  # noqa: PLC0415 - heavy
+
+        sys.stdout.write(yaml_text(value))
+    return output.value in {"json", "yaml"}
 
 
 def print_json(value: Any) -> None:

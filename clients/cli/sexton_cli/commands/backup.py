@@ -11,7 +11,7 @@ import typer
 
 from sexton_cli.commands._store_call import DEFAULT_STORE, StoreAddress, call_store
 from sexton_cli.errors import NotFound, Refused
-from sexton_cli.output import Format, print_json, print_line
+from sexton_cli.output import Format, print_data, print_line
 
 if TYPE_CHECKING:
     from sexton.internal.v1.store_pb2_grpc import StoreServiceAsyncStub
@@ -49,9 +49,7 @@ def backup(
         raise Refused(f"{file}: {error.strerror}") from None
     finally:
         partial.unlink(missing_ok=True)
-    if output is Format.JSON:
-        print_json({"file": str(file), "bytes": total_bytes, "revision": revision})
-    else:
+    if not print_data({"file": str(file), "bytes": total_bytes, "revision": revision}, output):
         print_line(f"{file}: {total_bytes} bytes, revision {revision}")
 
 
@@ -87,8 +85,7 @@ def restore(
         raise Refused(str(error)) from None
     except OSError as error:
         raise Refused(f"{error.filename or data}: {error.strerror}") from None
-    if output is Format.JSON:
-        print_json(asdict(restored))
+    if print_data(asdict(restored), output):
         return
     replaced = restored.replaced_revision
     print_line(f"{data}: {restored.records} records as of revision {restored.backup_revision}")

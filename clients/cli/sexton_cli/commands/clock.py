@@ -8,7 +8,7 @@ import typer
 
 from sexton_cli.commands._store_call import DEFAULT_STORE, StoreAddress, call_store
 from sexton_cli.errors import Refused
-from sexton_cli.output import Format, print_json, print_line
+from sexton_cli.output import Format, print_data, print_line
 
 if TYPE_CHECKING:
     from sexton.internal.v1 import store_pb2
@@ -75,15 +75,13 @@ def _show(clock: store_pb2.GetClockResponse, output: Format) -> None:
     if state not in _MEANINGS:
         raise Refused(f"the store's clock is in a state that this version does not know: {state}")
     ahead_ms = (clock.wall_time_ns - clock.mesh_time_ns) / 1_000_000
-    if output is Format.JSON:
-        print_json(
-            {
-                "state": state,
-                "dispute": clock.dispute,
-                "mesh_time_ns": clock.mesh_time_ns,
-                "wall_time_ns": clock.wall_time_ns,
-            }
-        )
+    data = {
+        "state": state,
+        "dispute": clock.dispute,
+        "mesh_time_ns": clock.mesh_time_ns,
+        "wall_time_ns": clock.wall_time_ns,
+    }
+    if print_data(data, output):
         return
     print_line(f"mesh time   {format_instant(clock.mesh_time_ns)}")
     print_line(f"wall clock  {format_instant(clock.wall_time_ns)} ({ahead_ms:+.1f} ms)")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from sexton_cli.errors import NotFound, Refused
-from sexton_cli.output import Format, print_json, print_line
+from sexton_cli.output import Format, print_data, print_line
 
 
 def register(app: typer.Typer) -> None:
@@ -40,9 +40,7 @@ def doctor(
         diagnosis = examine_in_child(data)
     finally:
         lock.release()
-    if output is Format.JSON:
-        print_json(json.loads(diagnosis.to_json()))
-    else:
+    if not print_data(json.loads(diagnosis.to_json()), output):
         for finding in diagnosis.findings:
             print_line(f"{finding.check}: {finding.message}")
         if diagnosis.findings_total > len(diagnosis.findings):

@@ -17,6 +17,7 @@ from sexton_cli.jobfile._convert import (
     run_policy_of,
     spec_of,
 )
+from sexton_cli.jobfile._task import task_message
 from sexton_cli.jobfile._yaml import Document, Path, dotted, read
 from sexton_cli.jobfile.problems import JobFileError, Problem
 from sexton_core.errors import FieldError
@@ -27,6 +28,7 @@ from sexton_core.policy import Job as CoreJob
 from sexton_core.runs.policy import RunPolicy
 from sexton_core.schedules import AnySpec, JobIdentity, JobSchedule, ScheduleCache
 from sexton_core.words import Overlap
+from sexton_records.tasks import check_task
 
 _SHOWN_CHARACTERS: Final = 60
 # What pydantic calls a wrong type -> what would be right.
@@ -206,8 +208,9 @@ class _Checker:
                 labels=labels_of(job),
                 description=job.description,
             )
-            # The limits that only the whole definition knows.
+            # The limits that only the whole definition knows, and what a task may hold.
             found.definition(None)
+            check_task(task_message(job.task))
         except FieldError as error:
             self._refuse(path, error)
             return None

@@ -12,7 +12,7 @@ from sexton_cli.offline.values import (
     read_instant,
     read_job_file,
 )
-from sexton_cli.output import Format, print_json, print_line, print_table
+from sexton_cli.output import Format, print_data, print_line, print_table
 from sexton_core.errors import FieldError
 from sexton_core.instants import Duration, Instant, format_instant, parse_duration
 from sexton_core.schedules import (
@@ -77,9 +77,7 @@ def run(question: Question, output: Format) -> None:
             answer = _of_expression(question)
     except FieldError as error:
         raise Refused(str(error)) from None
-    if output is Format.JSON:
-        print_json(_as_json(answer))
-    else:
+    if not print_data(_as_json(answer), output):
         _print(answer)
 
 

@@ -13,7 +13,7 @@ from sexton_cli.offline.simulation import (
     simulate,
 )
 from sexton_cli.offline.values import read_duration, read_instant, read_job_file
-from sexton_cli.output import Format, print_json, print_line, print_table
+from sexton_cli.output import Format, print_data, print_line, print_table
 from sexton_core.instants import Duration, format_instant
 from sexton_core.policy import DecisionRange
 from sexton_core.words import Decision
@@ -52,9 +52,7 @@ def run(question: Question, output: Format) -> None:
     file = read_job_file(question.file)
     run_times = dict(_read_run_time(text, file) for text in question.run_times)
     found = simulate(file.jobs, begin, end, outages=outages, run_times=run_times)
-    if output is Format.JSON:
-        print_json(_as_json(found, question.limit))
-    else:
+    if not print_data(_as_json(found, question.limit), output):
         _print(found, question.limit)
 
 

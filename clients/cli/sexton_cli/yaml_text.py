@@ -1,0 +1,42 @@
+"""YAML that means the same to the reader of job files and to everybody else's."""
+
+import re
+from typing import Any
+
+import yaml
+
+# What stands without quotes is text to every reader: it begins with a letter, and is no word that
+# one version of YAML or the other takes for something else.
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_ ./+-]*", re.ASCII)
+_WORDS = re.compile(r"null|true|false|yes|no|on|off|y|n|nan|inf(inity)?", re.IGNORECASE)
+_WIDTH = 1_000_000
+"""Long texts stay on their line, so that what is copied from the screen is whole."""
+
+
+def yaml_text(value: Any) -> str:
+    """Returns plain values (as JSON has them) as YAML, in the order in which they were built."""
+    return yaml.dump(
+        value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH, indent=2
+    )
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        """Writes equal values out: a job file has no anchors."""
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002, FBT001
+        """Indents lists inside mappings."""
+        super().increase_indent(flow, False)
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = None
+    if "\n" in text:
+        style = "|"  # where the text allows it; in double quotes otherwise
+    elif not _PLAIN.fullmatch(text) or _WORDS.fullmatch(text) or text != text.strip():
+        style = '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
