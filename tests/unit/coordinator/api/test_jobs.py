@@ -9,6 +9,7 @@ from unit.coordinator.api.world import JOB, MINUTES, NS, S, World, every, shell,
 from sexton import errors
 from sexton.v1 import job_pb2
 from sexton.v1 import scheduler_pb2 as api
+from sexton_core.instants import format_instant
 from sexton_records.times import instant_of
 
 
@@ -216,7 +217,7 @@ def test_validating_an_update_tells_what_would_be() -> None:
 def test_an_edit_that_would_never_fire_is_refused_but_a_finished_job_may_be_described() -> None:
     async def scenario(world: World) -> None:
         moment = (world.mesh_now() // S + 3) * S
-        at = job_pb2.At(times=[_text(moment)])
+        at = job_pb2.At(times=[format_instant(moment)])
         await world.make(schedules=[job_pb2.Schedule(at=at)])
         await world.until(moment + 2 * S)
         assert not (await world.get()).HasField("next_time")
@@ -224,18 +225,12 @@ def test_an_edit_that_would_never_fire_is_refused_but_a_finished_job_may_be_desc
         spec = job_pb2.JobSpec(description="done")
         request = api.UpdateJobRequest(job=job_pb2.Job(name=JOB, spec=spec), update_mask=mask)
         assert (await world.jobs_api.UpdateJob(request)).job.spec.description == "done"
-        request.job.spec.schedules.add().at.times.append(_text(moment - 60 * S))
+        request.job.spec.schedules.add().at.times.append(format_instant(moment - 60 * S))
         request.update_mask.paths.append("schedules")
         with pytest.raises(errors.InvalidArgument, match="never fires after"):
             await world.jobs_api.UpdateJob(request)
 
     story(scenario)
-
-
-def _text(instant: int) -> str:
-    from sexton_core.instants import format_instant
-
-    return format_instant(instant)
 
 
 def test_pausing_twice_is_pausing_once_and_resuming_likewise() -> None:

@@ -7,8 +7,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
+from grpc_status import rpc_status
 from simulation.coordinator.mesh import COORDINATORS, Mesh, S, ScriptedQueue, every
 
+from sexton._error_table import to_status
 from sexton.errors import NotLeader
 from sexton.internal.v1 import queue_pb2
 from sexton.internal.v1 import records_pb2 as records
@@ -36,10 +38,10 @@ class Queue(ScriptedQueue):
 
     refuses = 0
 
-    async def EndRuns(self, request: queue_pb2.EndRunsRequest, _: Any) -> Any:
+    async def EndRuns(self, request: queue_pb2.EndRunsRequest, context: Any) -> Any:
         if self.refuses > 0:
             self.refuses -= 1
-            raise NotLeader
+            await context.abort_with_status(rpc_status.to_status(to_status(NotLeader())))
         results = []
         for end in request.ends:
             self.ends.append((end.reason, end.mode))
