@@ -17,12 +17,18 @@ from opentelemetry import metrics, trace
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, TraceFlags
 from pydantic import Field
 
+from sexton.errors import SextonError
 from sexton_runtime import semconv
 from sexton_runtime.binding import parse_address
 from sexton_runtime.semconv import Instrument
 
 Points = Iterable[tuple[float, Mapping[str, str]]]
 """What an instrument shows at one moment: values with their attributes."""
+
+_READ_TIMEOUT_S = 2.0
+"""A loop that is too busy to tell its numbers for so long shows none this time."""
+_EXPORT_TIMEOUT_S = 2
+"""One export is given up after this: also the last one, for which a stopping process waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +47,11 @@ class TelemetryConfig:
 
 
 class Telemetry:
-    """A process's tracer and meter. `Telemetry()` is the silent one."""
+    """A process's tracer and meter. `Telemetry()` is the silent one.
+
+    Exporters look from threads of their own. What is read belongs to the event loop that has
+    registered it, so it is read there; where that can't tell (`SextonError`), nothing is shown.
+    """
 
     def __init__(self, tracer: trace.Tracer | None = None, meter: metrics.Meter | None = None):
         self.metrics_port = 0
@@ -99,8 +109,7 @@ class Telemetry:
     async def stop(self) -> None:
         """Sends what is left, for a few seconds at most, and ends. Idempotent."""
         closers, self._closers = self._closers, []
-        for close in closers:
-            await asyncio.to_thread(close)
+        await asyncio.gather(*(asyncio.to_thread(close) for close in closers))
 
     def on_stop(self, close: Callable[[], object]) -> None:
         """Has something closed, in a thread, when telemetry stops."""
@@ -162,10 +171,37 @@ def parse_traceparent(text: str) -> SpanContext | None:
 
 
 def _callback(read: Callable[[], Points]) -> Callable[[Any], Iterable[metrics.Observation]]:
+    loop = _running_loop()
+
     def observe(_options: Any) -> Iterable[metrics.Observation]:
-        return [metrics.Observation(value, dict(attributes)) for value, attributes in read()]
+        try:
+            points = list(read()) if loop in (None, _running_loop()) else _read_on(loop, read)
+        except (SextonError, TimeoutError):
+            return []
+        return [metrics.Observation(value, dict(attributes)) for value, attributes in points]
 
     return observe
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _read_on(loop: asyncio.AbstractEventLoop, read: Callable[[], Points]) -> Points:
+    """Reads on the loop, from another thread. Raises `TimeoutError` where the loop has no time."""
+
+    async def work() -> Points:
+        return list(read())
+
+    reading = asyncio.run_coroutine_threadsafe(work(), loop)
+    try:
+        return reading.result(_READ_TIMEOUT_S)
+    except TimeoutError:
+        reading.cancel()
+        raise
 
 
 def _prometheus(listen: str) -> tuple[Any, int, Callable[[], object]]:
@@ -196,11 +232,14 @@ def _otlp(config: TelemetryConfig, resource: Any) -> tuple[Any, Any]:
     from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
 
-    insecure = not config.endpoint.startswith("https:")
+    target: Any = {
+        "endpoint": config.endpoint,
+        "insecure": not config.endpoint.startswith("https:"),
+        "timeout": _EXPORT_TIMEOUT_S,
+    }
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-    spans = OTLPSpanExporter(endpoint=config.endpoint, insecure=insecure)
-    provider.add_span_processor(BatchSpanProcessor(spans))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(**target)))
     return provider, PeriodicExportingMetricReader(
-        OTLPMetricExporter(endpoint=config.endpoint, insecure=insecure),
+        OTLPMetricExporter(**target),
         export_interval_millis=config.export_interval_s * 1_000,
     )

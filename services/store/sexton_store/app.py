@@ -67,9 +67,9 @@ class Store:
         self.lifecycle = Lifecycle(
             "store",
             (
-                telemetry,
                 _DiskPart(disk),
                 self.engine,
+                telemetry,  # reads the engine and the disk, also when it stops
                 self.server,
                 servicer,
                 Readiness(self.server.health, (SERVICE,)),

@@ -279,6 +279,15 @@ async def test_prometheus_shows_the_store(make_store, connect) -> None:
     assert 'rpc_method="/sexton.internal.v1.StoreService/Commit"' in text
 
 
+async def test_telemetry_that_nobody_takes_keeps_no_store_from_a_clean_end(make_store) -> None:
+    store = make_store("--telemetry-endpoint", f"http://127.0.0.1:{_free_port()}").start()
+
+    code, stderr = await asyncio.to_thread(store.end)
+
+    assert code == 0
+    assert "Traceback" not in stderr
+
+
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import threading
 import urllib.request
 from collections.abc import Callable
 from typing import Any
@@ -14,11 +15,13 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from sexton.errors import Unavailable
 from sexton.internal.v1 import store_pb2 as pb
 from sexton.internal.v1 import store_pb2_grpc
 from sexton_runtime.config import ConfigError
-from sexton_runtime.semconv import STORE_USED
+from sexton_runtime.semconv import STORE_EVENTS, STORE_USED
 from sexton_runtime.telemetry import (
+    Points,
     Telemetry,
     TelemetryConfig,
     open_telemetry,
@@ -150,6 +153,34 @@ async def test_prometheus_reads_what_is_observed_at_that_moment() -> None:
 
     assert 'sexton_store_used_bytes{kind="records"' in text
     assert " 4096.0" in text
+
+
+@pytest.mark.slow
+async def test_what_is_measured_is_read_where_it_lives_and_shows_nothing_if_it_cannot_tell(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Exporters look from their own threads; an engine or a clock is its loop's alone."""
+    config = TelemetryConfig(metrics_listen="127.0.0.1:0")
+    telemetry = open_telemetry(config, service="s", version="1", instance="i")
+    threads: list[int] = []
+
+    def read() -> Points:
+        threads.append(threading.get_ident())
+        return [(1.0, {})]
+
+    def starting() -> Points:
+        raise Unavailable("the store is starting")
+
+    telemetry.gauge(STORE_USED, read)
+    telemetry.counter(STORE_EVENTS, starting)
+    url = f"http://127.0.0.1:{telemetry.metrics_port}/metrics"
+    text = (await asyncio.to_thread(fetch, url)).decode()
+    await telemetry.stop()
+
+    assert set(threads) == {threading.get_ident()}
+    assert "sexton_store_used_bytes" in text
+    assert "sexton_store_events" not in text
+    assert caplog.text == ""
 
 
 def test_an_address_that_is_none_is_refused() -> None:
