@@ -26,5 +26,5 @@ def _address(api):
 
 @pytest.fixture(name="client")
 def _client(address):
-    with sexton.Client(address, retry_for_s=0.3) as client:
+    with sexton.Client(address, retry_for_s=2.0) as client:
         yield client

@@ -1,0 +1,32 @@
+"""`sexton apply`: a job file becomes the jobs of a mesh."""
+
+from typing import Annotated
+
+import typer
+
+from sexton_cli.commands._mesh_options import Api, Output, Timeout, target_of
+from sexton_cli.output import ListFormat
+
+
+def register(app: typer.Typer) -> None:
+    """Registers the command."""
+    app.command("apply")(apply)
+
+
+def apply(
+    file: Annotated[str, typer.Option("-f", "--file", metavar="FILE", help="A job file.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Tell what would change, and write nothing.")
+    ] = False,
+    api: Api = None,
+    timeout: Timeout = 120.0,
+    output: Output = ListFormat.TABLE,
+) -> None:
+    """Create the jobs of a file, and update those that are there and differ.
+
+    The whole file is checked and refused as one. Applying it again changes nothing. Jobs that are
+    not in the file stay as they are.
+    """
+    from sexton_cli.online.applying import run  # noqa: PLC0415 - heavy
+
+    run(file, target_of(api, None, timeout), output, dry_run=dry_run)

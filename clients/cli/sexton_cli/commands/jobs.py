@@ -1,0 +1,174 @@
+"""`sexton jobs`: look at jobs, stop, start and delete them; and `sexton why`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sexton_cli.commands._mesh_options import Api, JobName, Namespace, Output, target_of
+from sexton_cli.output import ListFormat, print_line
+
+if TYPE_CHECKING:
+    from sexton.client import Client
+
+
+class Resume(StrEnum):
+    """What becomes of the times that a pause passed over."""
+
+    NEXT = "next"
+    NOW = "now"
+    CATCH_UP = "catch_up"
+
+
+class Overlap(StrEnum):
+    """What a start does while another run of the job is live."""
+
+    SKIP = "skip"
+    BUFFER_ONE = "buffer_one"
+    BUFFER_ALL = "buffer_all"
+    CANCEL_OTHER = "cancel_other"
+    TERMINATE_OTHER = "terminate_other"
+    ALLOW_ALL = "allow_all"
+
+
+def register(app: typer.Typer) -> None:
+    """Registers the group and `why`."""
+    jobs = typer.Typer(
+        help="Look at jobs; stop, start and delete them.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    jobs.command("list")(list_)
+    jobs.command("show")(show)
+    jobs.command("pause")(pause)
+    jobs.command("resume")(resume)
+    jobs.command("trigger")(trigger)
+    jobs.command("delete")(delete)
+    app.add_typer(jobs, name="jobs")
+    app.command("why")(why)
+
+
+def list_(
+    api: Api = None,
+    namespace: Namespace = None,
+    everywhere: Annotated[
+        bool, typer.Option("-A", "--all-namespaces", help="Those of every namespace.")
+    ] = False,
+    prefix: Annotated[str, typer.Option(help="Only jobs whose name starts with this.")] = "",
+    output: Output = ListFormat.TABLE,
+) -> None:
+    """List jobs in order of name: when each runs next, in its own zone and in UTC."""
+    from sexton_cli.online import jobs, session  # noqa: PLC0415 - heavy
+
+    with session.connected(target_of(api, namespace)) as client:
+        found = client.jobs.list(
+            all_namespaces=everywhere, prefix=prefix, full=output is not ListFormat.NAME
+        )
+        jobs.show_list(found, output)
+
+
+def show(
+    job: JobName, api: Api = None, namespace: Namespace = None, output: Output = ListFormat.TABLE
+) -> None:
+    """Show a job. With -o yaml: as a job file, which `sexton apply` takes again."""
+    from sexton_cli.online import jobs  # noqa: PLC0415 - heavy
+
+    with _calling(job, api, namespace) as client:
+        jobs.show(client.jobs.get(job), output)
+
+
+def pause(
+    job: JobName,
+    reason: Annotated[str, typer.Option(help="For people; it is shown with the job.")] = "",
+    api: Api = None,
+    namespace: Namespace = None,
+) -> None:
+    """Stop new starts of a job. Runs that are live go on."""
+    with _calling(job, api, namespace) as client:
+        paused = client.jobs.pause(job, reason=reason)
+        print_line(f"{paused.full_name}: paused")
+
+
+def resume(
+    job: JobName,
+    mode: Annotated[
+        Resume,
+        typer.Option(help="What passed meanwhile: skip it, start the newest, or catch up."),
+    ] = Resume.NEXT,
+    api: Api = None,
+    namespace: Namespace = None,
+) -> None:
+    """Let a paused job start again."""
+    from sexton.jobs import ResumeMode  # noqa: PLC0415 - heavy
+    from sexton_cli.online import times  # noqa: PLC0415
+
+    with _calling(job, api, namespace) as client:
+        resumed = client.jobs.resume(job, mode=ResumeMode(mode.value))
+        print_line(f"{resumed.full_name}: active; next {times.utc(resumed.next_time)}")
+
+
+def trigger(  # noqa: PLR0917 - each is an option
+    job: JobName,
+    overlap: Annotated[
+        Overlap | None, typer.Option(help="Instead of the job's own policy, for this start.")
+    ] = None,
+    request_id: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="The same id starts one run, however often it is sent."),
+    ] = None,
+    api: Api = None,
+    namespace: Namespace = None,
+    output: Output = ListFormat.TABLE,
+) -> None:
+    """Start a run now, through the same gate as every start."""
+    from sexton import jobs as words  # noqa: PLC0415 - heavy
+    from sexton_cli.online import jobs  # noqa: PLC0415
+
+    chosen = None if overlap is None else words.Overlap(overlap.value)
+    with _calling(job, api, namespace) as client:
+        done = client.jobs.trigger(job, overlap=chosen, request_id=request_id)
+        jobs.show_triggered(done, job, output)
+
+
+def delete(job: JobName, api: Api = None, namespace: Namespace = None) -> None:
+    """Delete a job: waiting runs end at once, running ones are asked to."""
+    with _calling(job, api, namespace) as client:
+        found = client.jobs.get(job)
+        client.jobs.delete(found)
+        print_line(f"{found.full_name}: deleted")
+
+
+def why(
+    job: JobName,
+    at: Annotated[str, typer.Option(metavar="TIME", help="Past or future: 2026-11-30T03:00:00Z.")],
+    api: Api = None,
+    namespace: Namespace = None,
+    output: Output = ListFormat.TABLE,
+) -> None:
+    """Explain what became, or will become, of a job at a time: every gate, with its values."""
+    from sexton_cli.offline.values import read_instant  # noqa: PLC0415 - heavy
+    from sexton_cli.online import jobs, times  # noqa: PLC0415
+    from sexton_core.instants import to_datetime  # noqa: PLC0415
+
+    moment = to_datetime(read_instant(at, "--at"))
+    with _calling(job, api, namespace) as client:
+        found = client.jobs.get(job)
+        explained = client.jobs.explain(found, moment)
+        jobs.show_explanation(found.full_name, explained, times.zone_of(found.spec), output)
+
+
+@contextmanager
+def _calling(job: str, api: str | None, namespace: str | None) -> Iterator[Client]:
+    """Gives a client; a job that is not there is looked for elsewhere."""
+    from sexton import errors  # noqa: PLC0415 - heavy
+    from sexton_cli.online import jobs, session  # noqa: PLC0415
+
+    with session.connected(target_of(api, namespace)) as client:
+        try:
+            yield client
+        except errors.NotFound as error:
+            raise jobs.look_around(client, job, error) from None

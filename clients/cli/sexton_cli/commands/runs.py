@@ -1,0 +1,175 @@
+"""`sexton runs`: follow runs, and end them; and `sexton members`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from sexton_cli.commands._mesh_options import Api, Namespace, Output, RunName, target_of
+from sexton_cli.output import ListFormat
+
+Reason = Annotated[str, typer.Option(help="For people; it is recorded with the run.")]
+
+_FAILED = 1
+"""Exit code of `wait` for a run that ended otherwise than SUCCEEDED."""
+
+
+class State(StrEnum):
+    """Where a run stands."""
+
+    WAITING = "waiting"
+    RETRYING = "retrying"
+    RUNNING = "running"
+    CANCELLING = "cancelling"
+    TERMINATING = "terminating"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+    TERMINATED = "terminated"
+    EXPIRED = "expired"
+    LOST = "lost"
+
+
+def register(app: typer.Typer) -> None:
+    """Registers the group and `members`."""
+    runs = typer.Typer(
+        help="Follow runs, and end them.", no_args_is_help=True, rich_markup_mode=None
+    )
+    runs.command("list")(list_)
+    runs.command("show")(show)
+    runs.command("cancel")(cancel)
+    runs.command("terminate")(terminate)
+    runs.command("wait")(wait)
+    runs.command("watch")(watch)
+    app.add_typer(runs, name="runs")
+    app.command("members")(members)
+
+
+def list_(  # noqa: PLR0917 - each is an option
+    job: Annotated[
+        str | None, typer.Argument(metavar="[JOB]", help="JOB or NAMESPACE/JOB.")
+    ] = None,
+    state: Annotated[
+        list[State] | None, typer.Option(help="Only runs in this state. Repeatable.")
+    ] = None,
+    after: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only what ended, or is due, from here.")
+    ] = None,
+    before: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only what ended, or is due, before.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Runs at most.")] = 50,
+    everywhere: Annotated[
+        bool, typer.Option("-A", "--all-namespaces", help="Those of every namespace.")
+    ] = False,
+    api: Api = None,
+    namespace: Namespace = None,
+    output: Output = ListFormat.TABLE,
+) -> None:
+    """List runs: live ones first, then ended ones, the newest first."""
+    from sexton.runs import RunState  # noqa: PLC0415 - heavy
+    from sexton_cli.offline.values import read_instant  # noqa: PLC0415
+    from sexton_cli.online import runs, session  # noqa: PLC0415
+    from sexton_core.instants import to_datetime  # noqa: PLC0415
+
+    with session.connected(target_of(api, namespace)) as client:
+        found = client.runs.list(
+            job,
+            all_namespaces=everywhere,
+            states=[RunState(each.value) for each in state or ()],
+            after=None if after is None else to_datetime(read_instant(after, "--after")),
+            before=None if before is None else to_datetime(read_instant(before, "--before")),
+            full=output in {ListFormat.JSON, ListFormat.YAML},
+        )
+        runs.show_list(islice(found, limit), output)
+
+
+def show(
+    run: RunName, api: Api = None, namespace: Namespace = None, output: Output = ListFormat.TABLE
+) -> None:
+    """Show a run: its attempts, why they failed, and the last of what they wrote."""
+    from sexton_cli.online import runs, session  # noqa: PLC0415 - heavy
+
+    with session.connected(target_of(api, namespace)) as client:
+        runs.show(client.runs.get(run), output)
+
+
+def cancel(
+    run: RunName,
+    reason: Reason = "",
+    api: Api = None,
+    namespace: Namespace = None,
+    output: Output = ListFormat.TABLE,
+) -> None:
+    """Ask a run to end: a waiting one ends at once, a running one when its task has."""
+    from sexton_cli.online import runs, session  # noqa: PLC0415 - heavy
+
+    with session.connected(target_of(api, namespace)) as client:
+        runs.show_change(client.runs.cancel(run, reason=reason), output)
+
+
+def terminate(
+    run: RunName,
+    reason: Reason = "",
+    api: Api = None,
+    namespace: Namespace = None,
+    output: Output = ListFormat.TABLE,
+) -> None:
+    """Have a run killed."""
+    from sexton_cli.online import runs, session  # noqa: PLC0415 - heavy
+
+    with session.connected(target_of(api, namespace)) as client:
+        runs.show_change(client.runs.terminate(run, reason=reason), output)
+
+
+def wait(
+    run: RunName,
+    timeout: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="Give up after this; default: never."),
+    ] = None,
+    api: Api = None,
+    namespace: Namespace = None,
+    output: Output = ListFormat.TABLE,
+) -> None:
+    """Wait until a run has ended. Ends with 0 where it succeeded and with 1 where it did not."""
+    from sexton.runs import RunState  # noqa: PLC0415 - heavy
+    from sexton_cli.online import runs, session  # noqa: PLC0415
+
+    with session.connected(target_of(api, namespace)) as client:
+        ended = client.runs.wait(run, timeout_s=timeout)
+        runs.show_change(ended, output)
+    if ended.state is not RunState.SUCCEEDED:
+        raise typer.Exit(_FAILED)
+
+
+def watch(  # noqa: PLR0917 - each is an option
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="JOB/RUN or NAMESPACE/JOB/RUN.")
+    ] = None,
+    job: Annotated[str | None, typer.Option(metavar="JOB", help="All runs of this job.")] = None,
+    timeout: Annotated[
+        float | None, typer.Option(min=0, metavar="SECONDS", help="Stop after this.")
+    ] = None,
+    api: Api = None,
+    namespace: Namespace = None,
+    output: Output = ListFormat.TABLE,
+) -> None:
+    """Print each change of a run, or of all runs of a job or of the namespace."""
+    from sexton_cli.online import runs, session  # noqa: PLC0415 - heavy
+
+    with session.connected(target_of(api, namespace)) as client:
+        for change in client.runs.watch(run, job=job, timeout_s=timeout):
+            runs.show_change(change, output)
+
+
+def members(api: Api = None, output: Output = ListFormat.TABLE) -> None:
+    """Show who leads, who stands by, who works, and how far their clocks are off."""
+    from sexton_cli.online import runs, session  # noqa: PLC0415 - heavy
+
+    with session.connected(target_of(api, None)) as client:
+        runs.show_members(client.members(), output)

@@ -1,0 +1,107 @@
+"""The work of `sexton apply`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sexton import errors
+from sexton.client import Client
+from sexton.jobs import Applied, Change
+from sexton_cli.errors import Refused
+from sexton_cli.jobfile import JobFile, messages_of
+from sexton_cli.offline.values import read_job_file
+from sexton_cli.online import times
+from sexton_cli.online.session import Target, connected
+from sexton_cli.output import ListFormat, print_data, print_line
+
+_DONE = {Change.NONE: "unchanged", Change.CREATED: "created", Change.UPDATED: "updated"}
+_WOULD = {
+    Change.NONE: "unchanged",
+    Change.CREATED: "to be created",
+    Change.UPDATED: "to be updated",
+}
+_MOST_SHOWN = 200
+"""Unchanged jobs beyond this are counted instead of listed."""
+
+
+def run(path: str, target: Target, output: ListFormat, *, dry_run: bool) -> None:
+    """Applies a file and prints what became of each job.
+
+    Raises:
+        CliError: the file or the mesh refuses; nothing is written then.
+    """
+    file = read_job_file(path)
+    with connected(target) as client:
+        applied = apply_file(client, file, dry_run=dry_run)
+    if print_data([_data(each) for each in applied], output):
+        return
+    if output is ListFormat.NAME:
+        for each in applied:
+            print_line(each.job.full_name)
+        return
+    for line in lines_of(applied, dry_run=dry_run):
+        print_line(line)
+
+
+def apply_file(client: Client, file: JobFile, *, dry_run: bool = False) -> tuple[Applied, ...]:
+    """Applies a job file; its name is recorded as the jobs' source.
+
+    Raises:
+        Refused: the mesh refuses a definition; nothing is written.
+        SextonError: the call failed otherwise.
+    """
+    try:
+        return client.jobs.apply(
+            messages_of(file), source=Path(file.source).name[:200], dry_run=dry_run
+        )
+    except errors.InvalidArgument as error:
+        raise Refused(f"{file.source}: {error}; nothing was applied") from None
+
+
+def lines_of(applied: Sequence[Applied], *, dry_run: bool = False) -> list[str]:
+    """Tells what became of each job, when it runs next, and how to start it now."""
+    words = _WOULD if dry_run else _DONE
+    lines: list[str] = []
+    unchanged = 0
+    for each in applied:
+        unchanged += each.change is Change.NONE
+        if each.change is Change.NONE and unchanged > _MOST_SHOWN:
+            continue
+        lines.append(f"{each.job.full_name}: {words[each.change]}{_changed(each)}; {_next(each)}")
+        lines += [f"  warning: {warning}" for warning in each.job.warnings]
+    if unchanged > _MOST_SHOWN:
+        lines.append(f"... and {unchanged - _MOST_SHOWN} more are unchanged")
+    new = next((each for each in applied if each.change is Change.CREATED), None)
+    if new is not None and not dry_run:
+        lines.append(f"to start one now: sexton jobs trigger {new.job.full_name}")
+    return lines
+
+
+def _changed(applied: Applied) -> str:
+    return f" ({', '.join(applied.changed)})" if applied.changed else ""
+
+
+def _next(applied: Applied) -> str:
+    job = applied.job
+    if job.spec is not None and not job.spec.schedules:
+        return "no schedule: runs by trigger and backfill"
+    if job.next_time is None:
+        return "never runs again"
+    zone = times.zone_of(job.spec)
+    shown = times.utc(job.next_time)
+    if zone != "UTC":
+        shown = f"{times.local(job.next_time, zone)} ({zone}), {shown}"
+    return f"paused; would run next {shown}" if job.paused else f"runs next {shown}"
+
+
+def _data(applied: Applied) -> dict[str, Any]:
+    return {
+        "job": applied.job.full_name,
+        "change": applied.change.value,
+        "changed": list(applied.changed),
+        "version": applied.job.version,
+        "next_time": times.utc_or_none(applied.job.next_time),
+        "warnings": list(applied.job.warnings),
+    }

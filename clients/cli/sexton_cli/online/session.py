@@ -1,0 +1,94 @@
+"""One command's calls to a mesh: the client, and what is said where a call fails."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sexton import errors, local_mesh
+from sexton.client import Client
+from sexton_cli.errors import CliError, NotFound, Refused, Unavailable, UsageError
+
+_RETRY_FOR_S = 3.0
+"""Longer than another coordinator needs to take the lead; a person waits for it."""
+_RETRY_NOBODY_S = 0.2
+"""Where nothing says that there is a mesh at all."""
+
+_KINDS: tuple[tuple[type[errors.SextonError], type[CliError]], ...] = (
+    (errors.InvalidArgument, UsageError),
+    (errors.NotFound, NotFound),
+    (errors.Unavailable, Unavailable),
+    (errors.DeadlineExceeded, Unavailable),
+    (errors.Cancelled, Unavailable),
+    (errors.Internal, CliError),
+    (errors.Unimplemented, CliError),
+    (errors.SextonError, Refused),
+)
+"""The exit code of each error, the most special first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Which mesh, and which namespace of it."""
+
+    api: str | None
+    """`HOST:PORT`, several separated by commas; None: found."""
+    namespace: str | None
+    """None: that of the environment, or `default`."""
+    timeout_s: float = 10.0
+
+
+@contextmanager
+def connected(target: Target) -> Iterator[Client]:
+    """Gives a client; raises `CliError` with an exit code and a way out for what fails inside."""
+    logging.getLogger("grpc").setLevel(logging.ERROR)
+    try:
+        with Client(
+            target.api,
+            namespace=target.namespace,
+            timeout_s=target.timeout_s,
+            retry_for_s=_RETRY_FOR_S if _expects_a_mesh(target) else _RETRY_NOBODY_S,
+        ) as client:
+            try:
+                yield client
+            except errors.SextonError as error:
+                raise explained(error, client.addresses) from None
+    except errors.SextonError as error:  # the client can't be made
+        raise kind_of(error)(str(error)) from None
+
+
+def _expects_a_mesh(target: Target) -> bool:
+    named = target.api or os.environ.get("SEXTON_API")
+    return bool(named) or local_mesh.find() is not None
+
+
+def explained(error: errors.SextonError, addresses: tuple[str, ...]) -> CliError:
+    """Gives the error that ends a command: with its exit code, and with what to do."""
+    where = ", ".join(addresses)
+    kind = kind_of(error)
+    if isinstance(error, errors.OutcomeUnknown):
+        return kind(
+            f"the mesh at {where} broke off: {error}\n"
+            f"whether it was done is not known; look, then try again"
+        )
+    if type(error) is errors.Unavailable:
+        _, of_grpc, cause = str(error).rpartition("last error: ")
+        cause = cause.rpartition(": ")[2] if of_grpc else str(error)
+        return kind(
+            f"no mesh answers at {where}: {cause}\n"
+            f"start one with `sexton up`, or name it with --api HOST:PORT (SEXTON_API)"
+        )
+    if isinstance(error, errors.Unauthenticated | errors.PermissionDenied):
+        return kind(
+            f"the mesh at {where} refuses the caller: {error}\n"
+            f"set SEXTON_CLIENT_SECRET_FILE to the file secrets/client of its data folder"
+        )
+    return kind(str(error))
+
+
+def kind_of(error: errors.SextonError) -> type[CliError]:
+    """Gives the class of command errors, and with it the exit code, of an error of the API."""
+    return next(ours for theirs, ours in _KINDS if isinstance(error, theirs))
