@@ -60,19 +60,21 @@ class Machine:
 
     def next_wake(self) -> tuple[Instant, int]:
         """Tells the mesh time and the boot time at which there is something to decide."""
+        if self.frozen:
+            return MAX_INSTANT, MAX_INSTANT
+        if self._hold_until:
+            return MAX_INSTANT, self._hold_until
         mesh = min(self.table.timers.next_due(), self.table.line.next_wake())
-        boot = self.sessions.next_due()
-        waiting = self.table.todo or self.roster.opening or self.roster.closing
-        return mesh, min(boot, self._hold_until) if waiting and self._hold_until else boot
+        return mesh, self.sessions.next_due()
 
     def decide(self, now: Now) -> list[Change]:
         """Gives the next changes. Each must be followed by its `settle`."""
-        self.table.wake(now)
-        self.roster.wake(now)
         found: list[Change] = []
         if self.frozen or now.boot < self._hold_until:
             return found
         self._hold_until = 0
+        self.table.wake(now)
+        self.roster.wake(now)
         budget = MAX_CHANGE_BYTES
         for change in self._due(now):
             found.append(change)

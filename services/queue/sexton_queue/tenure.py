@@ -34,6 +34,8 @@ _LONGEST_SLEEP_S: Final = 1.0
 """The clocks are looked at this often: asyncio's stands still during a suspension."""
 _FAREWELL_S: Final = 0.5
 """How long a hand-over waits until workers have been told to reconnect."""
+_SHORTEST_SLEEP_S: Final = 0.001
+"""A timer that has come and can't be served yet must not keep the loop busy."""
 _QUIET_S: Final = 1.0
 """How long a hand-over waits for what is under way."""
 _NS: Final = 1_000_000_000
@@ -181,12 +183,13 @@ class Tenure:
         now = self.now()
         mesh, boot = self.machine.next_wake()
         pause_s = min((mesh - now.mesh) / _NS, (boot - now.boot) / _NS, _LONGEST_SLEEP_S)
-        if pause_s > 0 and not self._wake.is_set():
-            try:
-                async with asyncio.timeout(pause_s + 1e-5):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+        if self._outstanding >= MAX_OUTSTANDING:
+            pause_s = _LONGEST_SLEEP_S  # a commit that is settled wakes it up
+        try:
+            async with asyncio.timeout(max(pause_s, _SHORTEST_SLEEP_S)):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
         self._wake.clear()
 
     async def _commit(self, found: Sequence[Change]) -> None:
