@@ -15,6 +15,7 @@ def register(app: typer.Typer) -> None:
     bench.callback()(_root)
     bench.command("store")(store)
     bench.command("time")(time)
+    bench.command("throughput")(throughput)
     app.add_typer(bench, name="bench")
 
 
@@ -64,3 +65,33 @@ def time(
         print_json(measured)
     else:
         print_table(("MEASURED", "VALUE"), list(measured.items()))
+
+
+def throughput(
+    jobs: Annotated[
+        int, typer.Option(min=1, max=20_000, help="Jobs: so many runs are asked for per second.")
+    ] = 5_000,
+    seconds: Annotated[int, typer.Option(min=1, max=300, help="For so many seconds.")] = 5,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--dir", help="Where to put the data, to choose a disk.", exists=True),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Measure a mesh of its own: durable runs per second, from due to settled, and their cost."""
+    from sexton_cli.bench.throughput import measure  # noqa: PLC0415 - heavy
+
+    measured = asyncio.run(measure(jobs, seconds, folder))
+    if json:
+        print_json(measured)
+        return
+    by_role = {"cpu_us_per_run", "cores_busy"}
+    print_table(("MEASURED", "VALUE"), [row for row in measured.items() if row[0] not in by_role])
+    print_line()
+    print_table(
+        ("SERVICE", "CPU_US_PER_RUN", "CORES_BUSY"),
+        [
+            (role, measured["cpu_us_per_run"][role], measured["cores_busy"][role])
+            for role in measured["cpu_us_per_run"]
+        ],
+    )

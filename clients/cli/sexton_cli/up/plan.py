@@ -26,6 +26,10 @@ class UpConfig:
     coordinators: int = 2
     queues: int = 2
     workers: int = 1
+    serve: tuple[str, ...] = ("default",)
+    """Queues that the workers serve."""
+    drain_s: float = 30.0
+    """How long running jobs may go on once the mesh is told to stop."""
     history: bool = False
     """Whether the store writes one line per commit, for `sexton verify`."""
 
@@ -87,7 +91,8 @@ def plan(config: UpConfig) -> list[Program]:
     queues = ",".join(f"{HOST}:{port}" for port in queue_ports)
     programs += [
         _program(config, "worker", f"worker-{number}", None, _WORKER,
-                 "--queue", queues, "--allow", "shell", *app)
+                 "--queue", queues, "--queues", ",".join(config.serve), "--allow", "shell",
+                 "--name", f"worker-{number}", "--drain-timeout-s", f"{config.drain_s:g}", *app)
         for number in range(1, config.workers + 1)
     ]  # fmt: skip
     return programs

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,7 @@ PROCESSES_FILE: Final = "processes.json"
 """In the data folder: which processes there are, rewritten whenever one starts or ends."""
 _ROTATE_S: Final = 5.0
 _FOLLOW_S: Final = 0.2
+_SECRETS: Final = "SEXTON_SECRETS_"
 _LEASH: Final = str(Path(leash.__file__))
 
 
@@ -33,13 +34,21 @@ class Supervisor:
         say: Callable[[str], None],
         verbose: bool = False,
         policy: Policy | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Takes the folder in which `logs/` and the list of processes are."""
+        """Takes the folder in which `logs/` and the list of processes are.
+
+        `environment` is added to the supervisor's own, which every process gets.
+        """
         self._programs = {program.name: program for program in programs}
         self._machine = Supervision({p.name: p.stage for p in programs}, policy)
         self._folder = folder
         self._say = say
         self._verbose = verbose
+        # Secrets of another mesh, which would replace this one's, stay out.
+        self._environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(_SECRETS)
+        } | dict(environment or {})
         self._logs = {name: LogFile(folder / "logs" / f"{name}.log") for name in self._programs}
         self._running: dict[str, asyncio.subprocess.Process] = {}
         self._waiting: set[asyncio.Task[None]] = set()
@@ -119,7 +128,7 @@ class Supervisor:
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-I", "-S", _LEASH, str(os.getpid()), module, *program.arguments,
-                stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env=_environment(),
+                stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment,
                 # Ctrl-C and the end of the terminal are for the supervisor alone.
                 start_new_session=True,
             )  # fmt: skip
@@ -173,11 +182,3 @@ class Supervisor:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _environment() -> dict[str, str]:
-    """Gives the processes what the user's has, without secrets that would replace the mesh's."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(_SECRETS)}
-
-
-_SECRETS: Final = "SEXTON_SECRETS_"

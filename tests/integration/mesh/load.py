@@ -1,0 +1,73 @@
+"""A load that never stops, and the judgement of what its jobs wrote."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import timedelta
+
+from integration.mesh.mesh_process import Line, MeshProcess, second, wait_for
+
+from sexton import CatchUp, CatchUpPolicy, Every, JobSpec, Overlap
+
+JOBS = tuple(f"every-second-{policy.value}" for policy in CatchUpPolicy)
+
+
+class SteadyLoad:
+    """One job per catch-up policy, each asked for once a second."""
+
+    def __init__(self, mesh: MeshProcess) -> None:
+        self._mesh = mesh
+
+    def start(self) -> SteadyLoad:
+        """Creates the jobs and waits until each has run."""
+        for job, policy in zip(JOBS, CatchUpPolicy, strict=True):
+            spec = JobSpec(
+                task=self._mesh.witness(job),
+                schedules=(Every(timedelta(seconds=1)),),
+                overlap=Overlap.ALLOW_ALL,
+                catch_up=CatchUp(policy=policy),
+            )
+            self._mesh.create(job, spec)
+        self.go_on(1)
+        return self
+
+    def go_on(self, seconds: int = 2) -> None:
+        """Waits until each job has run for so many further nominal times."""
+        for job in JOBS:
+            newest = max((second(line.nominal) for line in self._mesh.lines(job)), default=0)
+
+            def further(job: str = job, newest: int = newest) -> bool:
+                lines = self._mesh.lines(job)
+                ended = {second(line.nominal) for line in lines if line.event == "end"}
+                return len([each for each in ended if each > newest]) >= seconds
+
+            wait_for(further, f"{job} has run {seconds} times more")
+
+    def check(self) -> None:
+        """Judges each job: no nominal time is missing, none has a second run."""
+        self.go_on()
+        for job in JOBS:
+            # A later one may have been quicker than one that an outage has held up.
+            wait_for(lambda job=job: not missing(self._mesh.lines(job)), f"{job} has no gap")
+            check_lines(self._mesh.lines(job))
+
+
+def missing(lines: list[Line]) -> list[int]:
+    """Gives the nominal times between the first and the last for which nothing was written."""
+    times = {second(line.nominal) for line in lines}
+    return sorted(set(range(min(times), max(times))) - times)
+
+
+def check_lines(lines: list[Line]) -> None:
+    """Judges what one job's runs wrote: one run for each nominal time, no attempt twice."""
+    assert not missing(lines)
+    by_time: dict[int, list[Line]] = defaultdict(list)
+    for line in lines:
+        by_time[second(line.nominal)].append(line)
+    for written in by_time.values():
+        assert len({line.run for line in written}) == 1, written
+        starts = [line for line in written if line.event == "start"]
+        attempts = [line.attempt for line in starts]
+        assert attempts == sorted(set(attempts)), starts
+        tokens = [line.token for line in starts]
+        assert tokens == sorted(set(tokens)), starts
