@@ -14,7 +14,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sexton_sim.world import Outcome, plan_of, run
+from sexton_sim.simulation import Outcome
+from sexton_sim.world import plan_of, run
 
 _DEFAULT_SEEDS = 20
 

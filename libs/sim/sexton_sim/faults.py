@@ -12,7 +12,7 @@ from sexton_sim.network import LinkProfile
 from sexton_sim.workload import LEASE_TTL_S
 
 if TYPE_CHECKING:
-    from sexton_sim.world import Host, World
+    from sexton_sim.simulation import Host, Simulation
 
 ROUGH = LinkProfile(latency_s=0.001, jitter_s=0.02, stall_p=0.02, reset_p=0.004, duplicate_p=0.03)
 """A bad network: packets lost, connections reset, requests that come twice."""
@@ -64,11 +64,11 @@ NO_FAULTS = replace(FaultPlan(), mean_pause_s=0.0)
 class Injector:
     """Injects faults one after another; many are still there when the next one comes."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Simulation) -> None:
         self._world = world
         self._random = random.Random(f"faults-{world.seed}")  # noqa: S311 - determinism
         self._healers: list[Callable[[], None]] = []
-        plan = world.plan.faults
+        plan = world.faults
         faults = (
             (plan.crash_store, self._crash_store),
             (plan.crash_in_commit, self._crash_in_commit),
@@ -94,7 +94,7 @@ class Injector:
         """Injects faults for so long."""
         loop = self._world.loop
         end_s = loop.time() + duration_s
-        pause_s = self._world.plan.faults.mean_pause_s
+        pause_s = self._world.faults.mean_pause_s
         while pause_s:
             wait_s = self._random.expovariate(1 / pause_s)
             if loop.time() + wait_s >= end_s:
@@ -196,12 +196,12 @@ class Injector:
     # Network
 
     def _cut_one_way(self) -> None:
-        ends = [self._member().name, self._world.store.name]
+        ends = self._world.link(self._random)
         self._random.shuffle(ends)
         self._cut([(ends[0], ends[1])], self._random.uniform(0.2, 20))
 
     def _cut_both_ways(self) -> None:
-        one, other = self._member().name, self._world.store.name
+        one, other = self._world.link(self._random)
         self._cut([(one, other), (other, one)], self._random.uniform(0.2, 20))
 
     def _cut(self, links: list[tuple[str, str]], for_s: float) -> None:
@@ -219,7 +219,7 @@ class Injector:
         self._later(for_s, heal)
 
     def _reset(self) -> None:
-        self._world.network.reset(self._member().name, self._world.store.name)
+        self._world.network.reset(*self._world.link(self._random))
 
     def _roughen(self) -> None:
         self._note("rough")

@@ -7,29 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
-import structlog
-
-from sexton.errors import SextonError
-from sexton_runtime.randomness import SeededRandomness
 from sexton_sim.check import Verdict, check, check_recovery
-from sexton_sim.disks import SimDisk
-from sexton_sim.event_log import EventLog, Trace
+from sexton_sim.event_log import Trace
 from sexton_sim.faults import FaultPlan, Injector, swarm
-from sexton_sim.history import History, Recorder
-from sexton_sim.loop import SimLoop
-from sexton_sim.network import Network
+from sexton_sim.history import History
 from sexton_sim.process import Process
-from sexton_sim.transport import SimTransport
+from sexton_sim.simulation import Host, Outcome, Simulation
 from sexton_sim.workload import (
     REGISTERS,
     RULES,
-    STORE_ADDRESS,
     Member,
     audit,
     run_client,
@@ -37,12 +27,8 @@ from sexton_sim.workload import (
     run_renewer,
     run_watcher,
 )
-from sexton_store.app import Store
 from sexton_store.contract import EngineConfig
-from sexton_store.disk import DiskFailedError, DiskFullError
 
-STORE = "store"
-_RESTART_S = (0.1, 2.0)
 _RECOVERY_S = 60.0
 
 
@@ -67,119 +53,17 @@ class Plan:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What became of a seed."""
-
-    seed: int
-    event_log_hash: str
-    history: History
-    recorder: Recorder
-    verdict: Verdict
-    injected: Counter[str]
-    virtual_s: float
-    steps: int
-    events: int
-
-
-class Host:
-    """A process that is started again when it has ended or was killed."""
-
-    def __init__(
-        self, world: World, name: str, main: Callable[[Process], Coroutine[Any, Any, None]]
-    ) -> None:
-        self.name = name
-        self.machine = world.loop.machine(name)
-        self.process: Process | None = None
-        self._world = world
-        self._main = main
-
-    def start(self) -> None:
-        """Starts it unless it runs."""
-        if self.process is not None and self.process.alive:
-            return
-        world = self._world
-        process = self.process = world.loop.process(self.name, self.machine)
-        world.recorder.fault("start", self.name, incarnation=process.incarnation)
-        task = process.spawn(self._main(process))
-        task.add_done_callback(self._ended, context=world.loop.system.context)
-
-    def crash(self) -> None:
-        """Kills it; it is started again a little later."""
-        if self.process is not None and self.process.alive:
-            self._world.recorder.fault("crash", self.name)
-            self.process.crash()
-            self._world.restart_later(self)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        assert self.process is not None
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._world.unexpected.append(f"{self.process!r}: {type(error).__name__}: {error}")
-        self.process.crash()
-        self._world.recorder.fault("exit", self.name)
-        if not self._world.stopping:
-            self._world.restart_later(self)
-
-
-class World:
-    """One simulation."""
+class World(Simulation):
+    """A store, and who uses it."""
 
     def __init__(self, seed: int, plan: Plan, trace: Trace | None = None) -> None:
-        self.seed = seed
+        super().__init__(seed, faults=plan.faults, engine=plan.engine, trace=trace)
         self.plan = plan
-        self.loop: SimLoop = SimLoop()
-        self.random = random.Random(f"world-{seed}")  # noqa: S311 - determinism is the point
-        self.log = EventLog(self.loop, trace)
-        self.recorder = Recorder(lambda: self.loop.now_ns, self.log.line)
-        self.network = Network(seed, observer=self.log.network)
-        self.transport = SimTransport(self.network)
-        self.disk = SimDisk(str(seed), self.recorder, lambda: self.loop.now_ns)
-        self.stopping = False
         self.quiet = (0, 0)
-        self.unexpected: list[str] = []
-        self.injected: Counter[str] = Counter()
-        self.store = Host(self, STORE, self._run_store)
         self.members = [*self._members()]
 
-    @property
-    def hosts(self) -> list[Host]:
-        """All processes, the store first."""
-        return [self.store, *self.members]
-
-    def run(self) -> Outcome:
-        """Runs it to its end and judges it."""
-        with _quiet_logs():
-            failure = self.loop.run(self._main())
-        history = self.recorder.history()
-        verdict = self._judge(history, failure)
-        return Outcome(
-            seed=self.seed,
-            event_log_hash=self.log.hexdigest(),
-            history=history,
-            recorder=self.recorder,
-            verdict=verdict,
-            injected=self.injected + self.network.injected + self.disk.injected,
-            virtual_s=self.loop.now_ns / 1e9,
-            steps=self.loop.steps,
-            events=self.log.events,
-        )
-
-    def restart_later(self, host: Host) -> None:
-        """Starts a host again after a moment."""
-        self.loop.call_later(
-            self.random.uniform(*_RESTART_S), self._restart, host, context=self.loop.system.context
-        )
-
-    def _restart(self, host: Host) -> None:
-        if not self.stopping:
-            host.start()
-
     async def _main(self) -> str:
-        for host in self.hosts:
-            host.start()
-        injector = Injector(self)
-        await injector.run(self.plan.duration_s)
-        injector.heal()
+        await self._storm(Injector(self), self.plan.duration_s)
         healed_ns = self.loop.now_ns
         await asyncio.sleep(self.plan.quiet_s)
         self.quiet = (healed_ns, self.loop.now_ns)
@@ -216,21 +100,6 @@ class World:
             stopping=lambda: self.stopping,
         )
 
-    async def _run_store(self, process: Process) -> None:
-        store = Store(
-            disk=self.disk.open(),
-            transport=self.transport,
-            clock=process.clock,
-            randomness=SeededRandomness(f"store/{self.seed}/{process.incarnation}"),
-            listen=STORE_ADDRESS,
-            config=self.plan.engine,
-            insecure=True,
-        )
-        try:
-            await store.lifecycle.run(signals=False)
-        except (SextonError, DiskFailedError, DiskFullError) as error:
-            self.recorder.fault("could not start", STORE, error=type(error).__name__)
-
     def _judge(self, history: History, failure: str) -> Verdict:
         verdict = check(history, rules=RULES, registers=REGISTERS)
         names = [host.name for host in self.members]
@@ -244,12 +113,6 @@ class World:
         )
         if failure:
             verdict.violate("L6", failure)
-        for problem in self.unexpected:
-            verdict.violate("unexpected", problem)
-        for context in self.loop.unhandled:
-            verdict.violate("unhandled", context["message"], [context.get("exception")])
-        if self.disk.views_open:
-            verdict.violate("L9", f"{self.disk.views_open} snapshots were never closed")
         return verdict
 
 
@@ -272,20 +135,3 @@ def plan_of(seed: int, *, duration_s: float = 60.0, quiet_s: float = 15.0) -> Pl
 def run(seed: int, plan: Plan | None = None, trace: Trace | None = None) -> Outcome:
     """Runs the world of a seed, by its own plan unless given one; `trace` sees every event."""
     return World(seed, plan or plan_of(seed), trace).run()
-
-
-@contextmanager
-def _quiet_logs() -> Iterator[None]:
-    """Drops the services' log lines, unless somebody has set up logging."""
-    if structlog.is_configured():
-        yield
-        return
-    structlog.configure(processors=[_drop], cache_logger_on_first_use=False)
-    try:
-        yield
-    finally:
-        structlog.reset_defaults()
-
-
-def _drop(_logger: object, _method: str, _event: object) -> NoReturn:
-    raise structlog.DropEvent
