@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from sexton_core.instants import MILLISECOND, SECOND, Instant
+from sexton_core.instants import MAX_INSTANT, MILLISECOND, SECOND, Instant
 from sexton_core.runs import STATES, Run, assigned
 from sexton_core.words import RunState
 from sexton_queue import changes

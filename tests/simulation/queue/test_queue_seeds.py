@@ -1,4 +1,4 @@
-"""Faults at random, from a seed: whatever happens, each run ends once and what ran is accounted for.
+"""Faults at random, from a seed: each run ends once, and everything that ran is accounted for.
 
 A failing seed is the bug report: `Storm(seed)` does the same again.
 """
@@ -6,6 +6,7 @@ A failing seed is the bug report: `Storm(seed)` does the same again.
 import asyncio
 from collections import defaultdict
 from contextlib import suppress
+from itertools import pairwise
 
 import pytest
 from simulation.queue.mesh import NAMES, Execution, Job, Mesh
@@ -187,7 +188,7 @@ class Storm(Mesh):
             assert len(executions) <= 1
         if template.exclusive:
             ordered = sorted(executions, key=lambda one: one.began)
-            for before, after in zip(ordered, ordered[1:], strict=False):
+            for before, after in pairwise(ordered):
                 assert before.ended is not None, "two executions overlap"
                 assert before.ended <= after.began, "two executions overlap"
 
