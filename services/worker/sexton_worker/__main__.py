@@ -68,6 +68,8 @@ def _mark_process() -> str:
     mark = os.environ.get(MARK, "")
     if not mark.endswith(f":{os.getpid()}"):
         os.environ[MARK] = f"{secrets.token_hex(16)}:{os.getpid()}"
+        # Its handlers run in whatever a task forks, and end it now and then.
+        os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - itself
     return f"{MARK}={mark}"
 

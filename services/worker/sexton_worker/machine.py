@@ -33,6 +33,8 @@ _COMPLETION_BYTES: Final = 200
 """Of a completion beside its texts."""
 _SILENT_HEARTBEATS: Final = 4
 """After so many intervals without an answer the owner is looked for elsewhere."""
+_LATE: Final = 1 * SECOND
+"""After a sleep longer than the session: what has been killed is given this to be found dead."""
 _MAX_UNANSWERED: Final = 1_000
 """Heartbeats whose sending times are kept."""
 
@@ -378,7 +380,7 @@ class Machine:
     def wake(self, now: Instant) -> None:
         """Does what is due."""
         if now >= self.end_at:
-            self._lose_session()
+            self._lose_session(now)
         if now >= self._silent_at:
             self._silent_at = MAX_INSTANT
             self.hang_up = "the owner answers no heartbeats"
@@ -447,9 +449,10 @@ class Machine:
             )
         return taken
 
-    def _lose_session(self) -> None:
+    def _lose_session(self, now: Instant) -> None:
         self.counters.sessions_lost += 1
-        self._bury(self.end_at + self._session_time // 10)
+        slept = now > self.end_at + self._session_time // 20
+        self._bury(now + _LATE if slept else self.end_at + self._session_time // 10)
         self.session = ""
         self.end_at = MAX_INSTANT
         self.hang_up = "the session was not heard of for 0.8 of its time"

@@ -302,7 +302,7 @@ class Puller:
             await self._write.wait()
             self._write.clear()
             message = self._machine.take(self._clock.boot_ns())
-            self._act()
+            self._carry_out()
             if message is None:
                 continue
             await call.write(wire.request_to_wire(message))
@@ -345,7 +345,14 @@ class Puller:
         self._executor.extend(self._machine.end_at, self._machine.dead_at)
 
     def _act(self) -> None:
-        """Does what the machine wants done."""
+        """Does what the machine wants done, and lets everybody look again."""
+        self._carry_out()
+        if self._machine.next_wake() < self._planned:
+            self._tick.set()
+        self._write.set()
+        self._changed.set()
+
+    def _carry_out(self) -> None:
         machine = self._machine
         if machine.fatal:
             self._die(machine.fatal)
@@ -359,10 +366,6 @@ class Puller:
                 self._executor.kill(order.ref.token)
         if machine.hang_up:
             self._hang_up.set()
-        if machine.next_wake() < self._planned:
-            self._tick.set()
-        self._write.set()
-        self._changed.set()
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         try:
