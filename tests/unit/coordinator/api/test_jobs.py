@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 from unit.coordinator.api.world import JOB, MINUTES, NS, S, World, every, shell, story
 
@@ -273,7 +274,9 @@ def test_resuming_does_with_the_pause_what_its_mode_says(
         job = await world.make(
             schedules=every(10),
             overlap=job_pb2.OVERLAP_POLICY_ALLOW_ALL,
-            catch_up=job_pb2.CatchUp(policy=job_pb2.CatchUp.POLICY_ALL, window={"seconds": 3600}),
+            catch_up=job_pb2.CatchUp(
+                policy=job_pb2.CatchUp.POLICY_ALL, window=Duration(seconds=3600)
+            ),
         )
         name = world.jobs.name_of("default", "report", job.uid)
         await world.until(start + 15 * S)

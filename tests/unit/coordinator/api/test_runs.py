@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Mapping
 
 import pytest
 from unit.coordinator.api.world import JOB, NS, S, World, every, shell, story
@@ -150,7 +151,9 @@ def test_runs_of_a_deleted_job_are_still_found() -> None:
 # Lists ------------------------------------------------------------------------------------------
 
 
-async def write_runs(world: World, job: str, uid: str, runs: dict[str, tuple[int, int]]) -> None:
+async def write_runs(
+    world: World, job: str, uid: str, runs: Mapping[str, tuple[run_pb2.RunState.ValueType, int]]
+) -> None:
     """Writes ended runs as a queue's owner would: id -> (state, second of the end)."""
     ops = []
     for run_id, (state, second) in runs.items():
@@ -159,10 +162,10 @@ async def write_runs(world: World, job: str, uid: str, runs: dict[str, tuple[int
             template=template,
             run_id=run_id,
             state=state,
-            end_time_ns=second * S,  # type: ignore[arg-type]
+            end_time_ns=second * S,
         )
         record.result_json = '"' + "x" * 100 + '"'
-        entry = records.EndedRecord(namespace="default", job=job, state=state)  # type: ignore[arg-type]
+        entry = records.EndedRecord(namespace="default", job=job, state=state)
         run_key = keys.run_key("default", job, uid, run_id)
         ops.append(Put(run_key, record.SerializeToString()))
         ops.append(Put(keys.ended_key(0, second * S, uid, run_id), entry.SerializeToString()))
@@ -260,7 +263,7 @@ def test_live_runs_are_listed_newest_first_and_lists_leave_out_what_is_large() -
         job = await world.make(schedules=every(1), overlap=job_pb2.OVERLAP_POLICY_ALLOW_ALL)
         ended = {t(0, job.uid): (OK, world.mesh_now() // S)}
         await write_runs(world, "report", job.uid, ended)
-        await world.until(start + 4 * S + S // 2)
+        await world.until(start + 5 * S - S // 10)
         page = await world.runs_api.ListRuns(api.ListRunsRequest(parent=JOB))
         nominal = [(instant_of(run.nominal_time) - start) // S for run in page.runs[:-1]]
         assert nominal == [4, 3, 2, 1, 0]
@@ -321,7 +324,7 @@ def test_watching_a_job_tells_what_stands_and_then_every_change() -> None:
         await world.make(schedules=every(1), overlap=job_pb2.OVERLAP_POLICY_ALLOW_ALL)
         await world.until(start + S // 2)
         told: list[tuple[str, int]] = []
-        synced_after = []
+        synced_after: list[int] = []
 
         async def watch() -> None:
             async for answer in world.runs_api.WatchRuns(api.WatchRunsRequest(name=JOB)):

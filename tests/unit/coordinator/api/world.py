@@ -58,12 +58,13 @@ class Queue(ScriptedQueue):
 class World(Mesh):
     """`jobs_api`, `runs_api` and `mesh_api` are stubs of the first coordinator's API."""
 
+    queue: Queue
+
     def __init__(self, seed: int = 0, **options: Any) -> None:
         options.setdefault("coordinators", ("coordinator-1",))
         queue = {name: options.pop(name) for name in ("lasts_s", "deaf") if name in options}
         super().__init__(seed, **options)
         self.queue = Queue(mesh=self, **queue)
-        self.revision_before = 0
 
     def connect(self, name: str = "coordinator-1") -> None:
         """Directs the stubs to a coordinator."""
@@ -74,7 +75,8 @@ class World(Mesh):
 
     async def make(self, name: str = JOB, **fields: Any) -> job_pb2.Job:
         """Creates a job through the API."""
-        spec = job_pb2.JobSpec(**({"task": shell(), "schedules": MINUTES} | fields))
+        given: dict[str, Any] = {"task": shell(), "schedules": MINUTES} | fields
+        spec = job_pb2.JobSpec(**given)
         request = api.CreateJobRequest(job=job_pb2.Job(name=name, spec=spec))
         job: job_pb2.Job = (await self.jobs_api.CreateJob(request)).job
         return job
