@@ -14,7 +14,7 @@ from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
-from sexton.errors import NotLeader, SextonError
+from sexton.errors import OutcomeUnknown, SextonError, Unavailable
 from sexton.internal.v1 import coordinator_pb2, coordinator_pb2_grpc, queue_pb2, queue_pb2_grpc
 from sexton.internal.v1 import records_pb2 as pb
 from sexton.v1 import job_pb2, run_pb2, scheduler_pb2
@@ -188,6 +188,7 @@ class Mesh:
         shards: int = 1,
         coordinators: Sequence[str] = tuple(COORDINATORS),
         with_queue: bool = True,
+        watch_window: int = 100_000,
         **queue: Any,
     ) -> None:
         self.seed = seed
@@ -204,6 +205,7 @@ class Mesh:
         self._shards = shards
         self._names = coordinators
         self._with_queue = with_queue
+        self._watch_window = watch_window
         self._made = 0
 
     def run(self, scenario: Callable[[Mesh], Awaitable[None]], *, limit_s: float = 900) -> None:
@@ -240,7 +242,9 @@ class Mesh:
                 clock=process.clock,
                 randomness=SeededRandomness(f"store-{self.seed}-{process.incarnation}"),
                 listen=STORE,
-                config=EngineConfig(coordinator_shards=self._shards),
+                config=EngineConfig(
+                    coordinator_shards=self._shards, watch_window_events=self._watch_window
+                ),
             )
             await store.lifecycle.start()
 
@@ -426,7 +430,9 @@ class Mesh:
                 stub = coordinator_pb2_grpc.LeaderServiceStub(channel)
                 try:
                     response = await stub.Trigger(request, timeout=30)
-                except NotLeader:
+                except OutcomeUnknown:
+                    raise
+                except Unavailable:
                     continue
                 finally:
                     await channel.close()

@@ -108,6 +108,8 @@ class Machine:
         known = self._known.get(uid)
         if known is not None and (known.in_flight or known.loaded is not None):
             return False  # its state says when it is due
+        if known is not None and known.scanned is not None and known.scanned < due:
+            return False  # the earlier one is looked at first
         news = uid not in self.horizon
         known = self._know(JobRef(uid, record.namespace, record.job))
         known.scanned = due
@@ -181,6 +183,7 @@ class Machine:
     def finish(self, known: Known, next_due: Instant | None) -> None:
         """Ends a look at a job, and arms it for the next."""
         known.in_flight = False
+        self.woken.set()
         loaded = known.loaded
         if loaded is not None and known.changed_at > loaded.state_revision:
             known.loaded = None
@@ -194,6 +197,7 @@ class Machine:
     def postpone(self, known: Known, until: Instant) -> None:
         """Ends a look at a job that came to nothing; it is looked at again at `until`."""
         known.in_flight = False
+        self.woken.set()
         self._ready.pop(known.uid, None)
         self.horizon.arm(known.uid, until, anyway=True)
 

@@ -1,0 +1,111 @@
+"""Starts that somebody asks for: through the gate, once per request, also over a takeover."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from simulation.coordinator.mesh import Mesh, S, every
+
+from sexton.errors import DeadlineExceeded, InvalidArgument, NotFound, OutcomeUnknown
+from sexton.v1 import job_pb2, run_pb2
+
+
+def test_a_trigger_starts_a_run_at_once_and_a_repeat_gets_the_same_answer() -> None:
+    async def scenario(mesh: Mesh) -> None:
+        await mesh.leader()
+        job = await mesh.create()
+        first = await mesh.trigger(job, "one")
+        assert first.run.origin == run_pb2.RUN_ORIGIN_MANUAL
+        mesh.crash(await mesh.leader())
+        again = await mesh.trigger(job, "one")
+        assert again == first
+        (run,) = await mesh.runs(job)
+        assert first.run.name == f"namespaces/default/jobs/{job.job}/runs/{run.run_id}"
+        await asyncio.sleep(0.1)
+        assert (await mesh.trigger(job, "two")).run.name != first.run.name
+
+    Mesh(lasts_s=0.05).run(scenario)
+
+
+def test_the_same_request_id_with_another_body_is_refused() -> None:
+    async def scenario(mesh: Mesh) -> None:
+        await mesh.leader()
+        job = await mesh.create()
+        await mesh.trigger(job, "one")
+        with pytest.raises(InvalidArgument, match="request_id"):
+            await mesh.trigger(job, "one", overlap=job_pb2.OVERLAP_POLICY_ALLOW_ALL)
+
+    Mesh().run(scenario)
+
+
+def test_a_trigger_passes_the_gate() -> None:
+    async def scenario(mesh: Mesh) -> None:
+        await mesh.leader()
+        job = await mesh.create()
+        await mesh.trigger(job, "one")
+        skipped = await mesh.trigger(job, "two")
+        assert (skipped.decision, skipped.reason) == ("skipped", "overlap")
+        waits = await mesh.trigger(job, "three", overlap=job_pb2.OVERLAP_POLICY_BUFFER_ALL)
+        assert (waits.decision, waits.reason) == ("buffered", "waits")
+        beside = await mesh.trigger(job, "four", overlap=job_pb2.OVERLAP_POLICY_ALLOW_ALL)
+        assert beside.HasField("run")
+        assert await mesh.trigger(job, "two") == skipped
+        await asyncio.sleep(10)
+        runs = await mesh.runs(job)
+        assert sorted(run.reason for run in runs) == ["manual", "manual", "waited"]
+
+    Mesh(lasts_s=3).run(scenario)
+
+
+def test_a_paused_job_can_be_triggered_and_one_that_is_gone_can_not() -> None:
+    async def scenario(mesh: Mesh) -> None:
+        await mesh.leader()
+        job = await mesh.create(schedules=every(1))
+        await mesh.pause(job)
+        assert (await mesh.trigger(job, "one")).HasField("run")
+        await asyncio.sleep(5)
+        assert [run.origin for run in await mesh.runs(job)] == [run_pb2.RUN_ORIGIN_MANUAL]
+        await mesh.delete(job)
+        with pytest.raises(NotFound):
+            await mesh.trigger(job, "two")
+
+    Mesh().run(scenario)
+
+
+def test_starts_that_wait_with_the_same_second_as_a_nominal_time_are_told_apart() -> None:
+    async def scenario(mesh: Mesh) -> None:
+        await mesh.leader()
+        job = await mesh.create(schedules=every(1))
+        await mesh.until(await mesh.boundary(1) + S // 10)
+        for number in range(3):
+            await mesh.trigger(job, f"r{number}", overlap=job_pb2.OVERLAP_POLICY_CANCEL_OTHER)
+        await asyncio.sleep(20)
+        manual = [d for d in await mesh.decisions(job) if d.origin.value == "manual"]
+        assert len(manual) == 2
+        assert await mesh.assert_tiled(job) >= 20
+
+    Mesh(lasts_s=10, stops_s=5).run(scenario)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_triggers_through_a_takeover_start_each_once(seed: int) -> None:
+    async def scenario(mesh: Mesh) -> None:
+        leader = await mesh.leader()
+        job = await mesh.create(overlap=job_pb2.OVERLAP_POLICY_ALLOW_ALL)
+
+        async def ask(number: int) -> str:
+            while True:
+                try:
+                    return (await mesh.trigger(job, f"r{number}")).run.name
+                except (OutcomeUnknown, DeadlineExceeded):  # asked again, with the same id
+                    await asyncio.sleep(0.1)
+
+        asked = [asyncio.create_task(ask(number)) for number in range(20)]
+        process = mesh.processes[leader]
+        process.after(20 + 13 * seed, process.crash)
+        names = await asyncio.gather(*asked)
+        assert len(set(names)) == 20
+        assert len(await mesh.runs(job)) == 20
+
+    Mesh(seed).run(scenario)
