@@ -31,6 +31,7 @@ from sexton._spec_messages import spec_message, spec_of
 from sexton.errors import Unimplemented
 from sexton.v1 import job_pb2
 
+WALL = datetime(2026, 12, 24, 18)  # noqa: DTZ001 - a wall time has no zone
 CLOSED = Calendar(
     name="closed",
     dates=(date(2026, 12, 24),),
@@ -56,6 +57,7 @@ FULL = JobSpec(
             timedelta(minutes=5),
             offset=timedelta(seconds=2),
             anchor=datetime(1970, 1, 1, tzinfo=UTC),
+            jitter=timedelta(seconds=30),
         ),
         CalendarInterval(
             1,
@@ -63,9 +65,13 @@ FULL = JobSpec(
             at=time(9, 30),
             anchor=date(2026, 1, 31),
             short_month=ShortMonth.LAST,
+            jitter=timedelta(seconds=30),
         ),
-        At((datetime(2026, 12, 24, 18), datetime(2026, 12, 25, tzinfo=UTC))),  # noqa: DTZ001
-        RRule("DTSTART:20261201T090000\nRRULE:FREQ=DAILY"),
+        At(
+            (WALL, datetime(2026, 12, 25, tzinfo=UTC)),
+            jitter=timedelta(seconds=30),
+        ),
+        RRule("DTSTART:20261201T090000\nRRULE:FREQ=DAILY", jitter=timedelta(seconds=30)),
     ),
     queue="reports",
     priority=-3,
@@ -79,7 +85,7 @@ FULL = JobSpec(
         late_after=timedelta(seconds=30),
     ),
     retry=Retry(
-        max_attempts=4,
+        max_attempts=1,
         max_deliveries=6,
         initial_backoff=timedelta(milliseconds=250),
         multiplier=1.5,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from sexton_cli import logs
 from sexton_cli.errors import Refused, Unavailable, UsageError
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def call_store(address: str, work: Callable[[StoreServiceAsyncStub], Awaitable[A
         async with PolicyChannel(channel, secret=secret) as policed:
             return await work(StoreServiceStub(policed))
 
+    logs.to_stderr()
     try:
         return asyncio.run(run())
     except ConfigError as error:

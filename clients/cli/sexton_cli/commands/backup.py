@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sexton_cli import logs
 from sexton_cli.commands._store_call import DEFAULT_STORE, StoreAddress, call_store
 from sexton_cli.errors import NotFound, Refused
 from sexton_cli.output import Format, print_data, print_line
@@ -73,6 +74,7 @@ def restore(
     from sexton_store.disk import DamagedError  # noqa: PLC0415
     from sexton_store.folder import FolderLockedError  # noqa: PLC0415
 
+    logs.to_stderr()
     if not file.is_file():
         raise NotFound(f"{file}: no such file")
     try:
@@ -101,7 +103,8 @@ async def _receive(stub: StoreServiceAsyncStub, file: Path) -> tuple[int, int]:
     from sexton.internal.v1 import store_pb2  # noqa: PLC0415
 
     checksum = told_checksum = size = total_bytes = revision = 0
-    with file.open("xb") as target:
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)  # as the data is
+    with os.fdopen(descriptor, "wb") as target:
         async for piece in stub.Backup(store_pb2.BackupRequest(), timeout=BACKUP_TIMEOUT_S):
             total_bytes, revision = piece.total_bytes or total_bytes, piece.revision or revision
             checksum = crc32c(piece.data, checksum)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from sexton_cli import logs
 from sexton_cli.errors import NotFound, Refused
 from sexton_cli.output import Format, print_data, print_line
 
@@ -27,9 +28,10 @@ def doctor(
 
     Ends with 0 where all is well and with 4 where something was found.
     """
-    from sexton_store.doctor import examine_in_child  # noqa: PLC0415 - heavy
+    from sexton_store.doctor import counted, examine_in_child  # noqa: PLC0415 - heavy
     from sexton_store.folder import DATA_FILE, FolderLock, FolderLockedError  # noqa: PLC0415
 
+    logs.to_stderr()
     if not (data / DATA_FILE).is_file():
         raise NotFound(f"{data}: there is no store's data in this folder")
     try:
@@ -46,7 +48,7 @@ def doctor(
         if diagnosis.findings_total > len(diagnosis.findings):
             print_line(f"... and {diagnosis.findings_total - len(diagnosis.findings)} more")
         print_line(
-            f"{diagnosis.findings_total} findings in {diagnosis.records} records, "
+            f"{counted(diagnosis.findings_total)} in {diagnosis.records} records, "
             f"revision {diagnosis.revision}, {diagnosis.data_bytes} bytes"
         )
     if not diagnosis.healthy:

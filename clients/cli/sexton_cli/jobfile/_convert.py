@@ -21,6 +21,7 @@ from sexton_core.schedules import (
     UnionSpec,
 )
 from sexton_core.schedules.spec import Timing
+from sexton_core.words import Delivery
 
 _MAX_LABELS = 32
 _MAX_LABEL = 63
@@ -106,9 +107,12 @@ def run_policy_of(job: models.Job) -> RunPolicy:
     part = job.retry
     retry = None
     if part is not None:
+        attempts = part.max_attempts
+        if attempts is None and job.delivery is Delivery.AT_MOST_ONCE:
+            attempts = 1
         retry = Retry(
             **_given(
-                max_attempts=part.max_attempts,
+                max_attempts=attempts,
                 initial_backoff_ns=part.initial_backoff,
                 multiplier=part.multiplier,
                 max_backoff_ns=part.max_backoff,

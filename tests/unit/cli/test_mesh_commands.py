@@ -1,0 +1,394 @@
+"""The commands that call a mesh: what they do, print, and end with."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+import yaml
+from unit.sdk.memory_api import ENDED_RUN, SECRET, MemoryApi, serving, with_history
+
+from sexton import errors
+from sexton.v1 import run_pb2
+
+FILE = """\
+jobs:
+- name: report
+  schedule: {cron: "0 9 * * MON", timezone: America/New_York}
+  task: {python: weekly-report, args: {team: sales}}
+- name: by-hand
+  task: {shell: ./load}
+"""
+NIGHTLY = "namespaces/default/jobs/nightly"
+RUN = f"nightly/{ENDED_RUN}"
+
+
+@pytest.fixture(name="file")
+def _file(tmp_path):
+    path = tmp_path / "jobs.yaml"
+    path.write_text(FILE)
+    return path
+
+
+# apply
+
+
+def test_applying_a_file_tells_what_changed_when_each_runs_and_how_to_start_it(sexton, mesh, file):
+    code, out, err = sexton("apply", "-f", file)
+    assert (code, err) == (0, "")
+    assert out == (
+        "default/report: created; runs next Mon 2026-11-30 09:00:00 -0500 (America/New_York), "
+        "2026-11-30T14:00:00Z\n"
+        "default/by-hand: created; no schedule: runs by trigger and backfill\n"
+        "to start one now: sexton jobs trigger default/report\n"
+    )
+
+
+def test_applying_it_again_changes_nothing_and_a_change_is_named(sexton, data, mesh, file):
+    sexton("apply", "-f", file)
+    assert [job["change"] for job in data("apply", "-f", file)] == ["none", "none"]
+    file.write_text(FILE.replace("./load", "./load --all"))
+    code, out, _ = sexton("apply", "-f", file)
+    assert code == 0
+    assert "default/report: unchanged;" in out
+    assert "default/by-hand: updated (task);" in out
+    assert "to start one now" not in out
+
+
+def test_a_dry_run_tells_and_writes_nothing(sexton, data, mesh, file):
+    code, out, _ = sexton("apply", "-f", file, "--dry-run")
+    assert code == 0
+    assert "default/report: to be created" in out
+    assert [job["name"] for job in data("jobs", "list")] == ["nightly"]
+
+
+def test_the_file_s_name_is_recorded_and_the_namespace_is_the_file_s(sexton, data, mesh, file, api):
+    file.write_text("namespace: team\n" + FILE)
+    assert sexton("apply", "-f", file, "-o", "name")[1] == "team/report\nteam/by-hand\n"
+    assert api.sources == ["jobs.yaml"]
+
+
+def test_warnings_of_the_mesh_are_shown(sexton, mesh, file, api):
+    sexton("apply", "-f", file)
+    api.jobs["namespaces/default/jobs/report"].warnings.append("07:00 does not exist")
+    assert "  warning: 07:00 does not exist\n" in sexton("apply", "-f", file)[1]
+
+
+def test_what_the_mesh_refuses_is_refused_and_nothing_is_applied(sexton, mesh, file, api):
+    api.fail("ApplyJobs", errors.InvalidArgument("jobs[1].spec.queue", "?", "an id"))
+    code, out, err = sexton("apply", "-f", file)
+    assert (code, out) == (4, "")
+    assert "jobs[1].spec.queue: '?' can't be used; expected an id; nothing was applied" in err
+
+
+def test_a_file_with_a_mistake_is_refused_with_its_line_before_anything_is_sent(
+    sexton, mesh, file, api
+):
+    file.write_text(FILE.replace("./load}", "./load, env: {SEXTON_JOB: x}}"))
+    code, out, err = sexton("apply", "-f", file)
+    assert (code, out, api.calls) == (4, "", [])
+    assert f"{file}:6:25: jobs[1].task.env: 'SEXTON_JOB' can't be used" in err
+
+
+# jobs
+
+
+def test_jobs_are_listed_with_their_next_time_in_their_zone_and_in_utc(sexton, mesh):
+    code, out, _ = sexton("jobs", "list")
+    assert code == 0
+    assert out.splitlines() == [
+        "JOB              SCHEDULE   NEXT                           NEXT IN UTC           STATE",
+        "default/nightly  0 3 * * *  Mon 2026-11-30 03:00:00 +0100  2026-11-30T02:00:00Z  active",
+    ]
+
+
+def test_lists_are_data_too(sexton, data, mesh):
+    (job,) = data("jobs", "list")
+    assert (job["name"], job["next_time"], job["paused"]) == (
+        "nightly",
+        "2026-11-30T02:00:00Z",
+        False,
+    )
+    assert job["definition"]["schedule"] == {"cron": "0 3 * * *", "timezone": "Europe/Berlin"}
+    assert yaml.safe_load(sexton("jobs", "list", "-o", "yaml")[1]) == [job]
+    assert sexton("jobs", "list", "-o", "name")[1] == "default/nightly\n"
+
+
+def test_a_namespace_is_chosen_by_option_environment_or_name(sexton, mesh, file, monkeypatch):
+    file.write_text("namespace: team\n" + FILE)
+    sexton("apply", "-f", file)
+    team = "team/by-hand\nteam/report\n"
+    assert sexton("jobs", "list", "-n", "team", "-o", "name")[1] == team
+    assert sexton("jobs", "list", "-A", "-o", "name")[1] == "default/nightly\n" + team
+    assert sexton("jobs", "show", "team/report", "-o", "name")[1] == "team/report\n"
+    monkeypatch.setenv("SEXTON_NAMESPACE", "team")
+    assert sexton("jobs", "list", "-o", "name")[1] == team
+    assert sexton("jobs", "show", "report", "-o", "name")[1] == "team/report\n"
+
+
+def test_a_job_shown_as_yaml_is_a_file_that_changes_nothing(sexton, data, mesh, file, tmp_path):
+    sexton("apply", "-f", file)
+    for name in ("report", "by-hand", "nightly"):
+        shown = tmp_path / f"{name}.yaml"
+        shown.write_text(sexton("jobs", "show", name, "-o", "yaml")[1])
+        (applied,) = data("apply", "-f", shown)
+        assert (applied["job"], applied["change"]) == (f"default/{name}", "none")
+
+
+def test_a_job_is_paused_and_resumed(sexton, mesh):
+    assert sexton("jobs", "pause", "nightly", "--reason", "disk full") == (
+        0,
+        "default/nightly: paused\n",
+        "",
+    )
+    assert "paused: disk full" in sexton("jobs", "list")[1]
+    assert sexton("jobs", "resume", "nightly", "--mode", "catch_up")[1] == (
+        "default/nightly: active; next 2026-11-30T02:00:00Z\n"
+    )
+
+
+def test_a_trigger_names_its_run_and_is_one_run_however_often_it_is_sent(sexton, mesh):
+    first = sexton("jobs", "trigger", "nightly", "--request-id", "release-7", "-o", "name")
+    assert first == (0, "default/nightly/m20261129T120000Z-release-\n", "")
+    assert sexton("jobs", "trigger", "nightly", "--request-id", "release-7", "-o", "name") == first
+
+
+def test_a_trigger_that_starts_nothing_says_why(sexton, data, mesh):
+    arguments = ("jobs", "trigger", "nightly", "--overlap", "buffer_one")
+    assert sexton(*arguments)[1] == "nightly: no run was started: buffered, run t1 is live\n"
+    assert data(*arguments) == {"run": None, "decision": "buffered", "reason": "run t1 is live"}
+
+
+def test_a_job_is_deleted(sexton, mesh):
+    assert sexton("jobs", "delete", "nightly") == (0, "default/nightly: deleted\n", "")
+    assert sexton("jobs", "delete", "nightly")[0] == 3
+
+
+def test_why_shows_the_gates_and_the_times_around(sexton, data, mesh):
+    arguments = ("why", "nightly", "--at", "2026-11-30T02:00:00Z")
+    code, out, _ = sexton(*arguments)
+    assert code == 0
+    assert "decision      fired (forecast)\n" in out
+    assert "nominal time  Mon 2026-11-30 03:00:00 +0100, 2026-11-30T02:00:00Z\n" in out
+    assert "schedule  yes     0 3 * * * asks for it\n" in out
+    assert data(*arguments)["gates"][1] == {
+        "name": "paused",
+        "passed": True,
+        "detail": "the job is active",
+    }
+
+
+# runs
+
+
+def test_runs_are_listed_by_job_and_state(sexton, mesh):
+    name = f"default/{RUN}\n"
+    assert sexton("runs", "list", "-o", "name")[1] == name
+    assert sexton("runs", "list", "nightly", "--state", "succeeded", "-o", "name")[1] == name
+    assert sexton("runs", "list", "--state", "failed", "-o", "name")[1] == ""
+    assert sexton("runs", "list")[1].splitlines()[1].split() == [
+        f"default/{RUN}",
+        "succeeded",
+        "2026-11-29T02:00:00Z",
+        "2",
+        "42s",
+        "one",
+    ]
+
+
+def test_a_limit_ends_a_list(sexton, mesh):
+    for _ in range(3):
+        sexton("jobs", "trigger", "nightly")
+    assert len(sexton("runs", "list", "--limit", "2", "-o", "name")[1].splitlines()) == 2
+
+
+def test_a_run_is_shown_with_why_its_attempts_failed_and_what_they_wrote(sexton, data, mesh):
+    code, out, _ = sexton("runs", "show", RUN)
+    assert code == 0
+    assert "  exit 1: no space left\n  | df: 0\n  > no space left\n" in out
+    assert "ended         2026-11-29T02:00:42Z, after 42s\n" in out
+    run = data("runs", "show", f"default/{RUN}")
+    assert (run["state"], run["result"]) == ("succeeded", {"files": 3})
+    assert run["attempts"][0]["error"] == {
+        "kind": "exit 1",
+        "message": "no space left",
+        "detail": "df: 0",
+    }
+
+
+def test_what_a_job_writes_can_not_steer_the_terminal(sexton, mesh, api):
+    api.runs[f"{NIGHTLY}/runs/{ENDED_RUN}"].attempts[1].output_tail = "\x1b[2Jgone\n"
+    assert r"  > \x1b[2Jgone" in sexton("runs", "show", RUN)[1]
+
+
+def test_a_run_is_cancelled_and_terminated(sexton, mesh):
+    for verb, state in (("cancel", "cancelled"), ("terminate", "terminated")):
+        run = sexton("jobs", "trigger", "nightly", "-o", "name")[1].strip()
+        assert sexton("runs", verb, run)[1] == f"{run}: {state}\n"
+    code, _, err = sexton("runs", "cancel", RUN)
+    assert (code, "this can be done while it is WAITING or RUNNING" in err) == (4, True)
+
+
+@pytest.mark.parametrize(
+    ("state", "code"), [(run_pb2.RUN_STATE_SUCCEEDED, 0), (run_pb2.RUN_STATE_FAILED, 1)]
+)
+def test_waiting_ends_with_how_the_run_ended(sexton, mesh, api, state, code):
+    run = sexton("jobs", "trigger", "nightly", "-o", "name")[1].strip()
+    name = f"{NIGHTLY}/runs/{run.rpartition('/')[2]}"
+    threading.Timer(0.02, api.end, (name, state)).start()
+    assert sexton("runs", "wait", run, "--timeout", 5)[0] == code
+
+
+def test_waiting_in_vain_ends_with_unavailable(sexton, mesh):
+    run = sexton("jobs", "trigger", "nightly", "-o", "name")[1].strip()
+    code, out, err = sexton("runs", "wait", run, "--timeout", "0.05")
+    assert (code, out) == (5, "")
+    assert "has not ended within 0.05 s" in err
+
+
+def test_a_watch_prints_each_change_as_a_line(sexton, mesh, api):
+    run = sexton("jobs", "trigger", "nightly", "-o", "name")[1].strip()
+    api.end(f"{NIGHTLY}/runs/{run.rpartition('/')[2]}")
+    assert sexton("runs", "watch", run)[1] == f"{run}: succeeded\n"
+    lines = sexton("runs", "watch", "--job", "nightly", "--timeout", "0.2", "-o", "json")[1]
+    assert {json.loads(line)["id"] for line in lines.splitlines()} == {
+        ENDED_RUN,
+        run.rpartition("/")[2],
+    }
+
+
+def test_members_show_who_leads(sexton, data, mesh):
+    assert sexton("members")[1].splitlines()[2].split() == [
+        *("coordinator", "id-2", "127.0.0.1:7402", "yes", "20", "-3", "ms", "0.1.0"),
+    ]
+    assert [member["role"] for member in data("members")["members"]] == [
+        *("store", "coordinator", "queue", "worker"),
+    ]
+    assert sexton("members", "-o", "name")[1].splitlines()[3] == "worker/id-4"
+
+
+# what goes wrong
+
+NAMES = [
+    *(("jobs", verb, "nope") for verb in ("show", "pause", "resume", "trigger", "delete")),
+    ("why", "nope", "--at", "2026-11-30"),
+    *(("runs", verb, "nightly/t1") for verb in ("show", "cancel", "terminate", "wait", "watch")),
+]
+
+
+@pytest.mark.parametrize("arguments", NAMES, ids=" ".join)
+def test_what_does_not_exist_ends_with_3(sexton, mesh, arguments):
+    code, out, err = sexton(*arguments)
+    assert (code, out) == (3, "")
+    assert err.startswith("sexton: there is no ")
+
+
+def test_a_job_in_another_namespace_is_pointed_at(sexton, mesh):
+    assert (
+        "there is default/nightly: name the namespace, or use -n"
+        in (sexton("jobs", "show", "nightly", "-n", "team")[2])
+    )
+
+
+def test_a_misspelt_job_is_guessed(sexton, mesh):
+    assert "did you mean nightly?" in sexton("jobs", "trigger", "nigthly")[2]
+
+
+WRONG = [
+    (("jobs", "show", "Nightly"), "job: 'Nightly' can't be used; expected 1 to 63 of a-z"),
+    (("jobs", "show", "a/b/c"), "expected JOB or NAMESPACE/JOB"),
+    (("runs", "show", "nightly"), "expected JOB/RUN or NAMESPACE/JOB/RUN"),
+    (("jobs", "list", "-n", "Ü"), "namespace: 'Ü' can't be used"),
+    (("jobs", "list", "--api", "nowhere"), "expected HOST:PORT"),
+    (("jobs", "list", "-o", "xml"), "xml"),
+    (("why", "nightly"), "--at"),
+    (("why", "nightly", "--at", "soon"), "--at: 'soon' can't be used"),
+    (("jobs", "resume", "nightly", "--mode", "later"), "later"),
+    (("runs", "list", "--state", "lazy"), "lazy"),
+    (("runs", "list", "--after", "1"), "--after: '1' can't be used"),
+    (("apply",), "--file"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "expected"), WRONG, ids=lambda value: str(value)[:40])
+def test_a_wrong_command_line_ends_with_2_and_says_what_would_be_right(
+    sexton, mesh, arguments, expected
+):
+    code, out, err = sexton(*arguments)
+    assert (code, out, expected in err) == (2, "", True), err
+
+
+READS = [
+    ("jobs", "list"),
+    ("jobs", "show", "nightly"),
+    ("runs", "list"),
+    ("runs", "show", RUN),
+    ("why", "nightly", "--at", "2026-11-30"),
+    ("members",),
+]
+
+
+@pytest.mark.parametrize("arguments", READS, ids=" ".join)
+def test_without_a_mesh_every_command_ends_with_5_and_says_how_to_start_one(
+    sexton, monkeypatch, arguments
+):
+    monkeypatch.setattr("sexton_cli.online.session._RETRY_FOR_S", 0.05)
+    code, out, err = sexton(*arguments, "--api", "127.0.0.1:1")
+    assert (code, out) == (5, "")
+    assert err == (
+        "sexton: no mesh answers at 127.0.0.1:1: Connection refused\n"
+        "sexton: start one with `sexton up`, or name it with --api HOST:PORT (SEXTON_API)\n"
+    )
+
+
+@pytest.mark.parametrize("arguments", READS, ids=" ".join)
+def test_whatever_reads_prints_every_format(sexton, mesh, arguments):
+    for output in ("table", "json", "yaml", "name"):
+        code, out, err = sexton(*arguments, "-o", output)
+        assert (code, err, bool(out)) == (0, "", True)
+        if output == "json":
+            json.loads(out)
+        if output == "yaml":
+            yaml.safe_load(out)
+
+
+def test_a_wrong_secret_is_refused_and_the_way_out_is_named(sexton, monkeypatch, tmp_path):
+    with serving(with_history(MemoryApi(secret=SECRET))) as address:
+        monkeypatch.setenv("SEXTON_API", address)
+        code, out, err = sexton("jobs", "list")
+        assert (code, out) == (4, "")
+        assert "set SEXTON_CLIENT_SECRET_FILE to the file secrets/client" in err
+        (tmp_path / "client").write_text(SECRET)
+        monkeypatch.setenv("SEXTON_CLIENT_SECRET_FILE", str(tmp_path / "client"))
+        assert sexton("jobs", "list", "-o", "name")[1] == "default/nightly\n"
+        monkeypatch.setenv("SEXTON_CLIENT_SECRET_FILE", str(tmp_path / "nowhere"))
+        assert sexton("jobs", "list")[0] == 4
+
+
+CODES = [
+    (errors.Conflict(), 4),
+    (errors.NoSpace(), 4),
+    (errors.Internal("5ca1ab1e"), 1),
+    (errors.Unimplemented(), 1),
+    (errors.OutcomeUnknown(), 5),
+]
+
+
+@pytest.mark.parametrize(("error", "code"), CODES, ids=lambda value: type(value).__name__)
+def test_each_error_of_the_mesh_has_its_exit_code(sexton, mesh, api, monkeypatch, error, code):
+    monkeypatch.setattr("sexton_cli.online.session._RETRY_FOR_S", 0.0)
+    api.fail("PauseJob", *[error] * 50)
+    assert sexton("jobs", "pause", "nightly")[0] == code
+
+
+@pytest.mark.slow
+def test_a_list_in_json_is_all_that_stands_on_stdout(mesh):
+    done = subprocess.run(
+        [sys.executable, "-m", "sexton_cli.main", "jobs", "list", "-o", "json"],
+        capture_output=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": ":".join(sys.path), "GRPC_VERBOSITY": "debug"},
+    )
+    assert [job["name"] for job in json.loads(done.stdout)] == ["nightly"]
