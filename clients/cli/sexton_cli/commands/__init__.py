@@ -6,17 +6,28 @@ imported for `sexton --help`, so what is heavy is imported inside the command's 
 
 import typer
 
+from sexton_cli.commands import apply as apply
 from sexton_cli.commands import backup as backup
 from sexton_cli.commands import bench as bench
 from sexton_cli.commands import clock as clock
+from sexton_cli.commands import coordinator as coordinator
 from sexton_cli.commands import doctor as doctor
+from sexton_cli.commands import jobs as jobs
 from sexton_cli.commands import preview as preview
 from sexton_cli.commands import queue as queue
+from sexton_cli.commands import runs as runs
 from sexton_cli.commands import schema as schema
 from sexton_cli.commands import simulate as simulate
 from sexton_cli.commands import store as store
+from sexton_cli.commands import up as up
+from sexton_cli.commands import worker as worker
 
-_MODULES = (preview, simulate, schema, store, queue, doctor, backup, clock, bench)
+_MODULES = (
+    *(up, apply, jobs, runs),
+    *(preview, simulate, schema),
+    *(store, queue, coordinator, worker),
+    *(doctor, backup, clock, bench),
+)
 
 
 def register(app: typer.Typer) -> None:
