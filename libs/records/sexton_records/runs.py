@@ -8,6 +8,7 @@ from sexton_core.instants import Instant
 from sexton_core.policy.state import Handle, NewRun
 from sexton_core.runs.completion import live_token
 from sexton_core.runs.machine import Run
+from sexton_core.runs.policy import RunPolicy
 from sexton_core.runs.table import WITH_WORKER
 from sexton_core.words import RunState
 from sexton_records.spec import template_policy
@@ -60,8 +61,11 @@ def handle_in(record: pb.RunRecord) -> Handle:
     return Handle(record.run_id, template.queue, template.priority, record.handle_not_before_ns)
 
 
-def decode_run(record: pb.RunRecord, mod_revision: int) -> Run:
+def decode_run(record: pb.RunRecord, mod_revision: int, policy: RunPolicy | None = None) -> Run:
     """Returns the run of a record that was read at a revision.
+
+    Making the policy costs more than all the rest; who reads many runs of few templates hands in
+    the one of an equal template.
 
     Whether a live attempt has begun is in the owner's memory only. Read from the record alone, as
     after a takeover, it counts as begun.
@@ -70,7 +74,7 @@ def decode_run(record: pb.RunRecord, mod_revision: int) -> Run:
     held = state in WITH_WORKER
     return Run(
         run_id=record.run_id,
-        policy=template_policy(record.template),
+        policy=policy or template_policy(record.template),
         created_at=record.create_time_ns,
         due=record.due_ns,
         not_before=record.not_before_ns,

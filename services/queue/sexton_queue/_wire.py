@@ -60,8 +60,9 @@ class Hello(NamedTuple):
 
 def hello_from(request: worker_pb2.PullRequest) -> Hello:
     """Reads the first message of a worker's stream."""
-    if not request.HasField("hello"):
-        raise InvalidArgument("hello", "nothing", "hello in the first message of a stream")
+    fields = [field.name for field, _ in request.ListFields()]
+    if fields != ["hello"]:
+        raise InvalidArgument("hello", fields, "hello in the first message, and nothing else")
     hello = request.hello
     _check_text("hello.worker", hello.worker, MAX_NAME_CHARACTERS)
     _check_text("hello.session", hello.session, MAX_NAME_CHARACTERS)

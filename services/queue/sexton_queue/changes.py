@@ -7,6 +7,7 @@ record that goes with it.
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 from sexton.v1 import run_pb2
 from sexton_core.instants import Instant
@@ -19,6 +20,9 @@ from sexton_queue.sessions import Session
 from sexton_queue.streams import Ref, WorkerStream
 from sexton_records.keys import session_key
 from sexton_runtime.kv.types import Delete, Put, Txn
+
+_KEYS_BYTES: Final = 400
+"""About what the keys of a change take."""
 
 
 class Kind(Enum):
@@ -61,9 +65,11 @@ class Change:
     @property
     def size_bytes(self) -> int:
         """Tells about how much of a message it takes."""
-        return sum(
-            len(op.key) + (len(op.value) if isinstance(op, Put) else 0) for op in self.txn.then
-        )
+        size = _KEYS_BYTES
+        for op in self.txn.then:
+            if isinstance(op, Put):
+                size += len(op.value)
+        return size
 
 
 def assignment(entry: Entry, session: Session, now: Instant, shards: int) -> Change:

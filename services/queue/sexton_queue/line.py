@@ -252,15 +252,13 @@ class Line:
         entry.place = Place.READY
         entry.ready_since = entry.ready_since or max(entry.run.not_before, entry.run.due)
         lane.ready[entry.key] = entry
-        self.ready += 1
         lane.wanted[entry.requirement] += 1
+        self.ready += 1
         heads = self._heads.setdefault(entry.queue, {}).setdefault(entry.requirement, [])
         heappush(heads, entry.key)
         if len(lane.ready) > 2 * self._window:
             self._shorten(lane)
-        if len(heads) > _SLACK + 4 * sum(
-            other.wanted[entry.requirement] for other in self.lanes_of(entry.queue)
-        ):
+        if len(heads) > _SLACK + 4 * self.ready:  # most of them have left by another door
             heads[:] = sorted({key for key in heads if self._is_ready(entry.queue, key)})
 
     def _unready(self, lane: Lane, entry: Entry) -> None:

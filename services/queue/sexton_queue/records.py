@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 from sexton.internal.v1 import records_pb2 as pb
 from sexton.v1 import run_pb2
 from sexton_core.instants import MILLISECOND, Instant
-from sexton_core.runs import STATES, Run
+from sexton_core.runs import STATES, Run, RunPolicy
 from sexton_records import keys
-from sexton_records.runs import add_attempt, update_record
+from sexton_records.runs import add_attempt, decode_run, update_record
 from sexton_runtime.kv.types import Compare, Delete, Op, Put, Target, Txn
 
 RunRecord = pb.RunRecord
@@ -22,7 +22,11 @@ SessionRecord = pb.SessionRecord
 MAX_RECORD_BYTES: Final = 512 * 1024
 """Half of what a value may hold: outputs and details of older attempts make room for the newest."""
 
-MAX_REASON_CHARACTERS: Final = 200
+_FEW_ATTEMPTS: Final = 8
+"""So many can't make a record too large, whatever they printed."""
+
+MAX_POLICIES: Final = 1_000
+"""Templates whose policies are remembered."""
 
 
 class AttemptEnd(NamedTuple):
@@ -43,6 +47,24 @@ def requirement_of(record: RunRecord) -> str:
     task = record.template.task
     kind = task.WhichOneof("kind")
     return f"python:{task.python.task}" if kind == "python" else str(kind)
+
+
+class RunReader:
+    """Reads runs, remembering the policies of templates that it has seen."""
+
+    def __init__(self) -> None:
+        self._policies: dict[bytes, RunPolicy] = {}
+
+    def read(self, record: RunRecord, revision: int) -> Run:
+        """Returns the run of a record as it stood at a revision."""
+        template = record.template.SerializeToString()
+        policy = self._policies.get(template)
+        run = decode_run(record, revision, policy)
+        if policy is None:
+            if len(self._policies) >= MAX_POLICIES:
+                self._policies.clear()
+            self._policies[template] = run.policy
+        return run
 
 
 def assign_record(record: RunRecord, run: Run, worker: str, now: Instant) -> RunRecord:
@@ -196,6 +218,8 @@ def _unchanged(key: bytes, revision: int) -> Compare:
 
 
 def _fit(record: RunRecord) -> None:
+    if len(record.attempts) <= _FEW_ATTEMPTS:
+        return
     for attempt in record.attempts:
         if record.ByteSize() <= MAX_RECORD_BYTES:
             return

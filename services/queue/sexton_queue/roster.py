@@ -108,6 +108,8 @@ class Roster:
         for session, why in self.sessions.overdue(now.boot):
             if why is Overdue.FULL_TIME:
                 counters.sessions_expired += 1
+                if session.stream is not None:
+                    session.stream.end(Conflict("this session has ended: nothing was heard of it"))
                 self.end(session, "its worker was not heard for the session's full time")
                 continue
             counters.sessions_in_grace += 1

@@ -19,12 +19,11 @@ from sexton_core.words import RunState
 from sexton_queue.counters import Counters
 from sexton_queue.entries import Ask, Complete, End, Entry, Lose, Now, Place, TimeUp
 from sexton_queue.line import Line, Refill
-from sexton_queue.records import RunRecord, SessionRecord
+from sexton_queue.records import RunReader, RunRecord, SessionRecord
 from sexton_queue.sessions import Session, Sessions
 from sexton_queue.streams import LeaderStream, Settled
 from sexton_queue.timers import Timers
 from sexton_records.keys import active_prefix, parse_handle_key
-from sexton_records.runs import decode_run
 from sexton_runtime.kv.types import KeyValue
 
 MAX_HANDLE_BYTES: Final = 480
@@ -67,6 +66,7 @@ class RunTable:
         self.timers = Timers()
         self.counters = counters
         self._sessions = sessions
+        self._reader = RunReader()
         self._prefix = active_prefix(shard)
         self._recent: OrderedDict[bytes, tuple[int, RunState]] = OrderedDict()
         self._gone: dict[bytes, int] = {}
@@ -95,7 +95,7 @@ class RunTable:
             return None
         try:
             record = RunRecord.FromString(value)
-            entry = _read(key, revision, record)
+            entry = self._read(key, revision, record)
         except (DecodeError, ValueError, KeyError):
             return None
         self._place(entry, now)
@@ -106,7 +106,7 @@ class RunTable:
         entry = self.arrive(kv.key, kv.mod_revision, kv.value, now)
         if entry is None and kv.create_revision:
             record = RunRecord.FromString(kv.value)
-            entry = _read(kv.key, kv.mod_revision, record)
+            entry = self._read(kv.key, kv.mod_revision, record)
             self.by_key[kv.key] = entry
         return entry
 
@@ -144,7 +144,7 @@ class RunTable:
         if handle.create_revision:
             entry.revision = handle.mod_revision
             entry.record = RunRecord.FromString(handle.value)
-            run = decode_run(entry.record, handle.mod_revision)
+            run = self._reader.read(entry.record, handle.mod_revision)
             if run.state in WITH_WORKER:
                 entry.unsure = entry.unsure and run.token == before.token
                 run = run._replace(started=False, ever_started=entry.record.started)
@@ -158,7 +158,7 @@ class RunTable:
             return
         if ended.create_revision:
             entry.record = RunRecord.FromString(ended.value)
-            entry.run = decode_run(entry.record, ended.mod_revision)
+            entry.run = self._reader.read(entry.record, ended.mod_revision)
             self.forget(entry, max(handle.mod_revision, ended.mod_revision))
         else:
             self.by_key.pop(key, None)
@@ -281,6 +281,20 @@ class RunTable:
 
     # Inside
 
+    def _read(self, key: bytes, revision: int, record: RunRecord) -> Entry:
+        """Makes an entry of what the store holds.
+
+        Whether a live attempt has begun was known to the owner before: taken for unbegun while its
+        worker may still tell, and for begun where it is lost.
+        """
+        run = self._reader.read(record, revision)
+        if run.state not in WITH_WORKER:
+            return Entry(key, revision, record, run)
+        run = run._replace(started=False, ever_started=record.started)
+        entry = Entry(key, revision, record, run)
+        entry.unsure = True
+        return entry
+
     def _mark_stale(self, entry: Entry) -> None:
         entry.busy = True
         self.todo.pop(entry.key, None)
@@ -312,20 +326,6 @@ class RunTable:
         asks, entry.asks = entry.asks, []
         for ask in asks:
             answer_ended(entry.run, ask)
-
-
-def _read(key: bytes, revision: int, record: RunRecord) -> Entry:
-    """Makes an entry of what the store holds.
-
-    Whether a live attempt has begun was known to the owner before: taken for unbegun while its
-    worker may still tell, and for begun where it is lost.
-    """
-    run = decode_run(record, revision)
-    entry = Entry(key, revision, record, run)
-    if run.state in WITH_WORKER:
-        entry.run = run._replace(started=False, ever_started=record.started)
-        entry.unsure = True
-    return entry
 
 
 def answer_ended(run: Run, ask: Ask) -> None:

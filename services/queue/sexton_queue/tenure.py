@@ -166,17 +166,16 @@ class Tenure:
                 await self._sleep()
                 if not self.lease.still_held():
                     await self.lease.lost.wait()
+                found: Sequence[Change] = ()
+                if self._outstanding < MAX_OUTSTANDING:
+                    found = self.machine.decide(self.now())
                 self._reading.begin(group, self.wake)
-                if self._outstanding >= MAX_OUTSTANDING:
-                    continue
-                found = self.machine.decide(self.now())
-                if not found:
-                    continue
-                self._outstanding += 1
-                group.create_task(self._commit(found))
-                if len(found) >= MAX_CHANGES:
-                    self._wake.set()
-                await asyncio.sleep(PACE_S)
+                if found:
+                    self._outstanding += 1
+                    group.create_task(self._commit(found))
+                    if len(found) >= MAX_CHANGES:
+                        self._wake.set()
+                    await asyncio.sleep(PACE_S)
 
     async def _sleep(self) -> None:
         """Returns when something has happened or is due."""
