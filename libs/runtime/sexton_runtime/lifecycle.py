@@ -91,12 +91,14 @@ class Lifecycle:
         """
         if signals:
             self._listen_to_signals()
-        await self.start()
+        if not await self._start_unless_stopped():
+            _log.info("The service stops before it works.", action="stop", reason=self._reason)
+            return self._exit_code
         _log.info("The service has started.", action="start", service=self._name)
-        if on_started is not None:
-            on_started()
         watching = [asyncio.create_task(self._wait_for(*entry)) for entry in self._conditions]
         try:
+            if on_started is not None:
+                on_started()
             await self._stop_requested.wait()
             _log.info("The service stops.", action="stop", service=self._name, reason=self._reason)
         finally:
@@ -106,6 +108,20 @@ class Lifecycle:
             await self.stop()
         _log.info("The service has stopped.", action="stopped", service=self._name)
         return self._exit_code
+
+    async def _start_unless_stopped(self) -> bool:
+        """Starts, and gives up starting when asked to stop: a part may wait for another service."""
+        starting = asyncio.create_task(self.start())
+        stopping = asyncio.create_task(self._stop_requested.wait())
+        try:
+            await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            given_up = starting.cancel()
+            await asyncio.gather(starting, stopping, return_exceptions=True)
+        if not given_up:
+            await starting  # raises what made it fail
+        return not given_up
 
     async def stop(self) -> None:
         """Stops the parts that were started, in reverse. Idempotent; later callers wait too."""

@@ -44,6 +44,16 @@ def parts(notes: list[str]) -> list[Noted]:
     return [Noted(name, notes) for name in ("disk", "server", "health")]
 
 
+async def test_parts_stop_also_where_nobody_can_be_told_of_the_start(notes, parts) -> None:
+    def tell() -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        await Lifecycle("x", parts).run(signals=False, on_started=tell)
+
+    assert notes[-3:] == ["stop health", "stop server", "stop disk"]
+
+
 async def test_parts_stop_in_the_reverse_of_their_start(notes, parts) -> None:
     life = Lifecycle("x", parts)
     running = asyncio.create_task(life.run(signals=False))
@@ -162,3 +172,18 @@ def test_one_signal_stops_in_order_and_a_second_one_at_once(number: signal.Signa
             if signals == 2:
                 process.send_signal(number)
             assert process.wait(10) == expected
+
+
+async def test_a_stop_while_a_part_waits_for_another_service_ends_the_start(notes, parts) -> None:
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    parts[1].start = wait
+    life = Lifecycle("x", parts)
+    running = asyncio.create_task(life.run(signals=False))
+    await asyncio.sleep(0)
+    life.request_stop("asked")
+
+    assert await running is ExitCode.OK
+    assert notes == ["start disk", "stop server", "stop disk"]
+    assert not life.started.is_set()
