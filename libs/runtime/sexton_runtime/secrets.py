@@ -170,6 +170,8 @@ def _create(path: Path, randomness: Randomness) -> None:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.write(randomness.token_hex(_SECRET_BYTES) + "\n")
+            file.flush()
+            os.fsync(file.fileno())  # or a power loss leaves a name with nothing behind it
         try:
             os.link(draft, path)
         except FileExistsError:

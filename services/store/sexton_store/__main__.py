@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import sys
 from collections.abc import Sequence
 
 from sexton.errors import OutcomeUnknown, SextonError
+from sexton_runtime.binding import check_listen
 from sexton_runtime.clock import SystemClock
 from sexton_runtime.config import ConfigError, Sources, add_flags, parse_flags
 from sexton_runtime.lifecycle import ExitCode
@@ -63,6 +65,8 @@ def main(arguments: Sequence[str] | None = None, *, program: str = "sexton_store
     except _CANNOT_START as error:
         _complain(program, error)
         return ExitCode.FAILED
+    except KeyboardInterrupt:  # before it had started; from then on it is a reason to stop
+        return 128 + signal.SIGINT
 
 
 async def _run(sources: Sources) -> ExitCode:
@@ -77,6 +81,7 @@ async def _run(sources: Sources) -> ExitCode:
         version=software_version(),
         instance=randomness.token_hex(8),
     )
+    check_listen(config.listen, "listen", secured=bool(secrets), insecure=config.insecure)
     prefer_writer_thread()
     history = FileHistory(config.history) if config.history else None
     disk = LmdbDisk.open(config.data, config.disk(), clock=clock, history=history)
@@ -100,7 +105,10 @@ async def _run(sources: Sources) -> ExitCode:
 
 
 def _complain(program: str, error: Exception) -> None:
-    print(f"{program}: {error}", file=sys.stderr)  # noqa: T201 - the reason for not starting
+    reason = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        reason = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    print(f"{program}: {reason}", file=sys.stderr)  # noqa: T201 - the reason for not starting
 
 
 if __name__ == "__main__":

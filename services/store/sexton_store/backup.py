@@ -10,9 +10,9 @@ like the lease of a holder that died, and a holder that does not know of the res
 stopped, by its own deadline, before another one takes its place.
 
 **Revisions** only rise: a restored store goes on above the backup, above what it replaces, and
-above the number of seconds since 1970 times 2^21, which no store reaches that commits less than
-two million times per second. So no token is ever given out twice, even if the same backup is
-restored twice and the folder between them was lost.
+above the time since 1970 in seconds, fractions included, times 2^21, which no store reaches that
+commits less than two million times per second. So no token is ever given out twice, even if the
+same backup is restored twice and the folder between them was lost.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from sexton_store.doctor import (
     Diagnosis,
     child_environment,
     examine,
+    examine_in_child,
     require_healthy,
-    verify_in_child,
 )
 from sexton_store.folder import (
     CLUSTER,
@@ -108,7 +108,7 @@ async def live_copy(folder: Path) -> AsyncIterator[LiveCopy]:
     scratch = Path(tempfile.mkdtemp(prefix=COPY_PREFIX, dir=folder))
     try:
         diagnosis = await _copy_in_child(folder, scratch)
-        require_healthy(diagnosis, scratch)
+        require_healthy(diagnosis, folder / DATA_FILE, "`sexton doctor` tells more.")
         yield LiveCopy(
             path=scratch / DATA_FILE,
             total_bytes=diagnosis.data_bytes,
@@ -135,8 +135,9 @@ def restore(
 
     All or nothing: until the last step, a rename, the folder is what it was. Raises `DamagedError`
     where the backup is not sound, `FolderNotEmptyError` where the folder holds anything and
-    `replace` is not set, `FolderLockedError` where a store is running there.
+    `replace` is not set, `FolderLockedError` where a store is running there, `NewerFormatError`.
     """
+    is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = FolderLock(folder)
     try:
@@ -146,7 +147,9 @@ def restore(
         new.mkdir()
         try:
             shutil.copyfile(backup, new / DATA_FILE)
-            diagnosis = verify_in_child(new)
+            (new / DATA_FILE).chmod(0o600)
+            diagnosis = examine_in_child(new)
+            require_healthy(diagnosis, backup, "Nothing was restored; take another backup.")
             replaced = _revision_of(folder)
             restored = _rewrite(new, diagnosis, replaced, clock, randomness)
             (folder / READERS_FILE).unlink(missing_ok=True)
@@ -155,6 +158,10 @@ def restore(
             shutil.rmtree(new, ignore_errors=True)
         sync_folder(folder)
         sync_folder(folder.parent)
+    except BaseException:
+        if is_new:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
     finally:
         lock.release()
     return restored

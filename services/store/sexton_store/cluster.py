@@ -152,7 +152,7 @@ def restored(backup: bytes, *, replaced_revision: int, wall_ns: int, incarnation
     wall clock is beyond what a revision can hold.
     """
     state = decode(backup)
-    by_time = wall_ns // SECOND_NS * RESTORED_REVISIONS_PER_SECOND
+    by_time = wall_ns * RESTORED_REVISIONS_PER_SECOND // SECOND_NS
     revision = max(state.revision + 1, replaced_revision + 1, by_time)
     if revision >= REVISION_END:
         raise ValueError(

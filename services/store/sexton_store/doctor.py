@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import lmdb
 from lmdb.verify import VerifyError, verify
@@ -51,6 +52,8 @@ class Diagnosis:
     """Records read."""
     revision: int
     """The cluster record's revision; 0: none."""
+    newer_format: int
+    """The format of data that newer software wrote; 0: it is known here."""
     findings_total: int
     findings: tuple[Finding, ...]
     """The first `MAX_FINDINGS`."""
@@ -73,6 +76,12 @@ class Diagnosis:
         return cls(findings=findings, **fields)
 
 
+class _Contents(NamedTuple):
+    records: int
+    revision: int
+    newer_format: int
+
+
 class _Findings:
     def __init__(self) -> None:
         self.total = 0
@@ -92,7 +101,7 @@ def examine(folder: Path, checks: Sequence[Callable[[], Check]] = CHECKS) -> Dia
     """
     data_file = folder / DATA_FILE
     findings = _Findings()
-    records = revision = 0
+    contents = _Contents(0, 0, 0)
     try:
         check_whole(data_file)
         findings.add("structure", verify(str(data_file), subdir=False))  # type: ignore[no-untyped-call]
@@ -102,11 +111,10 @@ def examine(folder: Path, checks: Sequence[Callable[[], Check]] = CHECKS) -> Dia
         with lmdb.Environment(
             str(folder), max_dbs=2, readonly=True, lock=False, create=False
         ) as env:
-            records, revision = _read_all(env, [make() for make in checks], findings)
+            contents = _read_all(env, [make() for make in checks], findings)
     return Diagnosis(
         data_bytes=data_file.stat().st_size,
-        records=records,
-        revision=revision,
+        **contents._asdict(),
         findings_total=findings.total,
         findings=tuple(findings.first),
     )
@@ -129,26 +137,48 @@ def examine_in_child(folder: Path) -> Diagnosis:
         data_bytes=data_bytes,
         records=0,
         revision=0,
+        newer_format=0,
         findings_total=1,
         findings=(Finding(check="structure", message=reason),),
     )
 
 
 def verify_in_child(folder: Path) -> Diagnosis:
-    """Examines as `examine_in_child` does; raises `DamagedError` unless all is well."""
+    """Examines a store's data as `examine_in_child` does; raises as `require_healthy`."""
     diagnosis = examine_in_child(folder)
-    require_healthy(diagnosis, folder)
+    require_healthy(diagnosis, folder / DATA_FILE, _advice(folder))
     return diagnosis
 
 
-def require_healthy(diagnosis: Diagnosis, folder: Path) -> None:
-    """Raises `DamagedError`, with what was found first, unless all is well."""
+def require_healthy(diagnosis: Diagnosis, file: Path, advice: str) -> None:
+    """Unless all is well raises `DamagedError`, with what was found first, or `NewerFormatError`.
+
+    `file` is what its reader knows the data as, `advice` a sentence on what to do.
+    """
+    if diagnosis.newer_format:
+        raise cluster.NewerFormatError(diagnosis.newer_format)
     if not diagnosis.healthy:
         raise DamagedError(
-            f"{folder / DATA_FILE} is damaged ({diagnosis.findings_total} findings; the first: "
-            f"{diagnosis.findings[0].message}). `sexton doctor --data {folder}` tells more; "
-            "restore a backup."
+            f"{file} is damaged ({counted(diagnosis.findings_total)}, the first: "
+            f"{diagnosis.findings[0].message}). {advice}"
         )
+
+
+def require_whole(folder: Path) -> None:
+    """Raises `DamagedError` where the data file has been cut short or is none; reads two pages."""
+    try:
+        check_whole(folder / DATA_FILE)
+    except DamagedError as error:
+        raise DamagedError(f"{folder / DATA_FILE}: {error}. {_advice(folder)}") from None
+
+
+def counted(findings: int) -> str:
+    """Gives a number of findings in words."""
+    return f"{findings} finding" if findings == 1 else f"{findings} findings"
+
+
+def _advice(folder: Path) -> str:
+    return f"`sexton doctor --data {folder}` tells more; restore a backup."
 
 
 def child_environment() -> dict[str, str]:
@@ -156,18 +186,20 @@ def child_environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
-def _read_all(
-    env: lmdb.Environment, checks: Sequence[Check], findings: _Findings
-) -> tuple[int, int]:
-    """Reads every record once; gives how many, and the cluster record's revision."""
+def _read_all(env: lmdb.Environment, checks: Sequence[Check], findings: _Findings) -> _Contents:
+    """Reads every record once, unless newer software wrote them."""
     count = 0
     try:
         databases = [env.open_db(name, create=False) for name in (RECORDS, CLUSTER)]
     except lmdb.NotFoundError:
         findings.add("structure", ["the data file is not one of a store: its databases are absent"])
-        return 0, 0
+        return _Contents(0, 0, 0)
     with env.begin(buffers=True) as txn:
-        state = _cluster_record(txn.get(CLUSTER_KEY, db=databases[1]), findings)
+        try:
+            state = _cluster_record(txn.get(CLUSTER_KEY, db=databases[1]), findings)
+        except cluster.NewerFormatError as error:
+            findings.add("format", [str(error)])
+            return _Contents(0, 0, error.found)
         for check in checks:
             findings.add(check.name, check.start(state))
         for raw, data in txn.cursor(databases[0]):
@@ -182,7 +214,7 @@ def _read_all(
                 findings.add(check.name, check.record(key, record))
         for check in checks:
             findings.add(check.name, check.end())
-    return count, 0 if state is None else state.revision
+    return _Contents(count, 0 if state is None else state.revision, 0)
 
 
 def _cluster_record(data: memoryview | None, findings: _Findings) -> ClusterState | None:
@@ -190,7 +222,7 @@ def _cluster_record(data: memoryview | None, findings: _Findings) -> ClusterStat
         return None
     try:
         return cluster.decode(decode_cluster_record(data))
-    except (DamagedError, cluster.NewerFormatError) as error:
+    except DamagedError as error:
         findings.add("cluster", [str(error)])
         return None
 

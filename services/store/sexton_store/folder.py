@@ -148,7 +148,7 @@ def free_bytes(folder: Path) -> int:
 
 
 def check_whole(data_file: Path) -> None:
-    """Raises `DamagedError` where the file is no LMDB file or shorter than it says it is.
+    """Raises `DamagedError` (`it ...`) where the file is not LMDB's or shorter than it says.
 
     Reads the two meta pages as plain bytes: a map of a file that has been cut short would be a
     SIGBUS, which no exception handler sees.
@@ -156,17 +156,17 @@ def check_whole(data_file: Path) -> None:
     size = data_file.stat().st_size
     with data_file.open("rb") as file:
         first = file.read(_LAST_PAGE_OFFSET + _LAST_PAGE.size)
-        page_size = _page_size(data_file, first)
+        page_size = _page_size(first)
         file.seek(page_size)
         second = file.read(len(first))
     metas = [_last_page(meta) for meta in (first, second) if _is_meta(meta)]
     if not metas:
-        raise DamagedError(f"{data_file} has no intact meta page: restore a backup")
+        raise DamagedError("it has no intact meta page")
     _, last_page = max(metas)
     if size < (last_page + 1) * page_size:
         raise DamagedError(
-            f"{data_file} has been cut short: {size} bytes where its newest commit has "
-            f"{(last_page + 1) * page_size}. Restore a backup."
+            f"it has been cut short: {size} bytes where its newest commit has "
+            f"{(last_page + 1) * page_size}"
         )
 
 
@@ -197,10 +197,10 @@ def _last_page(meta: bytes) -> tuple[int, int]:
     return transaction, last_page
 
 
-def _page_size(data_file: Path, meta: bytes) -> int:
+def _page_size(meta: bytes) -> int:
     if not _is_meta(meta):
-        raise DamagedError(f"{data_file} is not a data file of a store, or its start is damaged")
+        raise DamagedError("it is not a data file of a store, or its start is damaged")
     (page_size,) = struct.unpack_from("<I", meta, _PAGE_SIZE_OFFSET)
     if page_size not in {1 << exponent for exponent in range(9, 17)}:
-        raise DamagedError(f"{data_file} has an impossible page size of {page_size} bytes")
+        raise DamagedError(f"it has an impossible page size of {page_size} bytes")
     return int(page_size)

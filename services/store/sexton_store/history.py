@@ -20,6 +20,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -31,7 +32,7 @@ DEFAULT_FILE_BYTES = 64 * 1024 * 1024
 """A file is ended by the first step that begins beyond this size."""
 
 _NAME = "history-{:08d}.jsonl"
-_GLOB = "history-*.jsonl"
+_NAMED = re.compile(r"history-(\d{8,})\.jsonl")
 
 
 class Change(NamedTuple):
@@ -71,10 +72,10 @@ class FileHistory:
     """A folder of history files, appended to by one store."""
 
     def __init__(self, folder: Path, *, file_bytes: int = DEFAULT_FILE_BYTES) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._folder = folder
         self._file_bytes = file_bytes
-        self._number = 1 + max((_number(path) for path in folder.glob(_GLOB)), default=0)
+        self._number = 1 + max(_files(folder), default=0)
         self._fd = self._open()
         self._size = 0
         self._size_before = 0
@@ -110,7 +111,8 @@ class FileHistory:
 
     def _open(self) -> int:
         path = self._folder / _NAME.format(self._number)
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        return os.open(path, flags, 0o600)  # it holds what the data does
 
 
 class MemoryHistory:
@@ -167,7 +169,7 @@ def read_history(folder: Path) -> Iterator[Commit]:
     given too: whether their step became durable is for the store to say. A last line that was cut
     off is passed over.
     """
-    paths = sorted(folder.glob(_GLOB), key=_number)
+    paths = [path for _, path in sorted(_files(folder).items())]
     return _durable(line for path in paths for line in path.read_bytes().splitlines(keepends=True))
 
 
@@ -190,8 +192,10 @@ def _durable(lines: Iterator[bytes]) -> Iterator[Commit]:
     yield from pending
 
 
-def _number(path: Path) -> int:
-    return int(path.stem.removeprefix("history-"))
+def _files(folder: Path) -> dict[int, Path]:
+    """Finds the history's files by number; other files are none of ours."""
+    named = ((_NAMED.fullmatch(path.name), path) for path in folder.iterdir())
+    return {int(match[1]): path for match, path in named if match}
 
 
 def _line(entry: dict[str, Any]) -> bytes:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import queue
 import shutil
@@ -33,7 +34,7 @@ from sexton_runtime.clock import Clock, SystemClock
 from sexton_store._step_writer import MapLimits, NeedsMapError, Step, StepWriter
 from sexton_store._views import LmdbView, ReaderWatch
 from sexton_store.disk import DiskFailedError, DiskFullError, DiskUsage, View, WriteBatch
-from sexton_store.doctor import verify_in_child
+from sexton_store.doctor import require_whole, verify_in_child
 from sexton_store.folder import (
     CLUSTER,
     CLUSTER_KEY,
@@ -42,7 +43,6 @@ from sexton_store.folder import (
     RECORDS,
     FolderLock,
     ReserveFile,
-    check_whole,
     free_bytes,
     remove_leftover_copies,
     sync_folder,
@@ -131,11 +131,13 @@ class LmdbDisk:
         """Opens a data folder, creating it where it does not exist. Blocks.
 
         Raises `FolderLockedError` where another process has it open, `DamagedError` where the data
-        file is not whole or does not pass its check, `DiskFailedError` or `OSError` where the
-        folder cannot be used.
+        file is not whole or does not pass its check, `NewerFormatError`, `DiskFailedError` or
+        `OSError` where the folder cannot be used.
         """
         config = config or LmdbConfig()
         if not folder.is_dir():
+            if folder.exists():
+                raise NotADirectoryError(errno.ENOTDIR, "a store needs a folder", str(folder))
             folder.mkdir(parents=True, mode=0o700)
             sync_folder(folder.parent)
         lock = FolderLock(folder)
@@ -143,7 +145,7 @@ class LmdbDisk:
             remove_leftover_copies(folder)
             data_file = folder / DATA_FILE
             if data_file.exists():
-                check_whole(data_file)
+                require_whole(folder)
                 if data_file.stat().st_size <= config.verify_up_to_bytes:
                     verify_in_child(folder)
             else:

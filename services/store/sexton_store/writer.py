@@ -180,13 +180,15 @@ class Writer:
                 return step
             try:
                 await self._write(batch, use_reserve=not step.needs_space)
-            except DiskFullError:
+            except DiskFullError as error:
                 self.counters.full_steps += 1
-                self.full = True
+                self._note_full(error)
                 self._time.mesh.changed = True
                 space = Space.RESERVE if step.needs_space else Space.NONE
             else:
-                self.full = self.full and not step.needs_space
+                if self.full and step.needs_space:
+                    self.full = False
+                    _log.warning("The store has room again.", action="store.has_room")
                 return step
 
     async def _write(self, batch: WriteBatch, *, use_reserve: bool) -> None:
@@ -270,6 +272,16 @@ class Writer:
             request.refuse(Unavailable(self._refusal))
         self.hub.end()
         self.failed.set()
+
+    def _note_full(self, error: DiskFullError) -> None:
+        if not self.full:
+            self.full = True
+            _log.error(
+                "The store is full: what grows is refused, what deletes or settles goes on. "
+                "Make room on its disk, or let it grow (max_map_bytes).",
+                action="store.full",
+                reason=str(error),
+            )
 
     def _drop(self, request: Request[Any]) -> None:
         """Takes out a request whose caller has gone or whose time is up, if it still waits."""

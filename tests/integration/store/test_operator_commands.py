@@ -52,6 +52,7 @@ def test_a_store_is_backed_up_checked_and_restored(
 
         assert run(["backup", str(file), "--store", address]) == 0
         assert f"{file}: {file.stat().st_size} bytes, revision 0" in capfd.readouterr().out
+        assert file.stat().st_mode & 0o777 == 0o600
         assert run(["backup", str(file), "--store", address]) == REFUSED
         assert "this file exists" in capfd.readouterr().err
         assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []

@@ -49,7 +49,8 @@ def logging_as_it_was() -> Iterator[None]:
         (["--data", "D", "--secrets-dir", "/proc/x"], 2, "secret /proc/x/mesh: can't be created"),
         (["--config", "/nowhere.toml"], 2, "file /nowhere.toml: can't be read: No such file"),
         (["--frobnicate"], 2, "unrecognized arguments: --frobnicate"),
-        (["--data", "/proc/nowhere"], 1, "/proc/nowhere"),
+        (["--data", "/proc/nowhere"], 1, "/proc/nowhere: No such file"),
+        (["--data", "/dev/null"], 1, "/dev/null: a store needs a folder"),
     ],
 )
 def test_what_keeps_it_from_starting_is_said(
@@ -65,6 +66,8 @@ def test_what_keeps_it_from_starting_is_said(
     assert found == code
     assert words in stderr
     assert "Traceback" not in stderr
+    assert "[Errno" not in stderr
+    assert list(tmp_path.iterdir()) == []  # what is refused leaves nothing behind
 
 
 def test_a_second_store_on_the_port_or_on_the_folder_is_refused(make_store) -> None:
@@ -75,7 +78,7 @@ def test_a_second_store_on_the_port_or_on_the_folder_is_refused(make_store) -> N
 
     _, stderr = on_port.communicate(timeout=20)
     assert on_port.returncode == 1
-    assert f"can't listen on {first.address}: the address is taken" in stderr
+    assert f"sexton_store: can't listen on {first.address}: the address is taken" in stderr
     _, stderr = on_folder.communicate(timeout=20)
     assert on_folder.returncode == 1
     assert f"is in use by process {first.process.pid}" in stderr

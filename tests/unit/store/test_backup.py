@@ -4,18 +4,22 @@ import asyncio
 import shutil
 from pathlib import Path
 
+import lmdb
 import pytest
 from crc32c import crc32c
 
+from sexton.internal.v1 import cluster_pb2
 from sexton_runtime.clock import SystemClock
 from sexton_runtime.kv.types import Put, Txn
 from sexton_runtime.randomness import SeededRandomness, SystemRandomness
 from sexton_store.backup import FolderNotEmptyError, Restored, live_copy, read_chunks, restore
+from sexton_store.cluster import NewerFormatError
 from sexton_store.disk import DamagedError, DiskFullError
 from sexton_store.doctor import examine
 from sexton_store.engine import EmbeddedEngine
-from sexton_store.folder import DATA_FILE, FolderLockedError
+from sexton_store.folder import CLUSTER, CLUSTER_KEY, DATA_FILE, FolderLockedError
 from sexton_store.lmdb_disk import LmdbConfig, LmdbDisk
+from sexton_store.record import decode_cluster_record, encode_cluster_record
 
 pytestmark = pytest.mark.slow  # every test starts a process or two
 
@@ -25,12 +29,12 @@ SMALL = LmdbConfig(reserve_bytes=0, verify_up_to_bytes=0)
 class Wall(SystemClock):
     """The system's clocks, but the wall shows what the test says."""
 
-    def __init__(self, wall_s: int) -> None:
+    def __init__(self, wall_s: float) -> None:
         super().__init__()
         self.wall_s = wall_s
 
     def wall_ns(self) -> int:
-        return self.wall_s * 1_000_000_000
+        return round(self.wall_s * 1_000_000_000)
 
 
 class Running:
@@ -65,11 +69,22 @@ async def backed_up(folder: Path, to: Path, keys: int = 10) -> Path:
     return to
 
 
+def of_newer_software(folder: Path) -> None:
+    with lmdb.Environment(str(folder), max_dbs=2) as env, env.begin(write=True) as txn:
+        database = env.open_db(CLUSTER, txn=txn)
+        content = decode_cluster_record(txn.get(CLUSTER_KEY, db=database) or b"")
+        record = cluster_pb2.ClusterRecord.FromString(content)
+        record.format_version = 2
+        txn.put(CLUSTER_KEY, encode_cluster_record(record.SerializeToString()), db=database)
+
+
 def copies(folder: Path) -> list[Path]:
     return list(folder.glob("copy-*"))
 
 
-def restored(backup: Path, folder: Path, *, wall_s: int = 1_000, replace: bool = False) -> Restored:
+def restored(
+    backup: Path, folder: Path, *, wall_s: float = 1_000, replace: bool = False
+) -> Restored:
     return restore(
         backup, folder, replace=replace, clock=Wall(wall_s), randomness=SystemRandomness()
     )
@@ -156,6 +171,45 @@ async def test_restoring_twice_gives_rising_revisions_and_other_incarnations(
     assert third.revision == second.revision + 1
     assert len({first.incarnation, second.incarnation, third.incarnation}) == 3
     assert first.cluster_id == second.cluster_id == third.cluster_id
+
+
+async def test_two_restores_within_a_second_give_no_token_twice(tmp_path: Path) -> None:
+    backup = await backed_up(tmp_path / "old", tmp_path / "backup")
+    first = restored(backup, tmp_path / "one", wall_s=1_000.25)
+    second = restored(backup, tmp_path / "other", wall_s=1_000.75)
+    assert (first.revision, second.revision) == (1_000 * 2**21 + 2**19, 1_000 * 2**21 + 3 * 2**19)
+
+
+async def test_a_restored_file_is_its_owners_alone(tmp_path: Path) -> None:
+    backup = await backed_up(tmp_path / "old", tmp_path / "backup")
+    backup.chmod(0o644)
+    restored(backup, tmp_path / "new")
+    assert (tmp_path / "new" / DATA_FILE).stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_bad_backup_is_named_and_leaves_no_folder(tmp_path: Path) -> None:
+    backup = tmp_path / "backup"
+    backup.write_text("dear diary")
+    with pytest.raises(DamagedError) as raised:
+        restored(backup, tmp_path / "new")
+    assert str(raised.value) == (
+        f"{backup} is damaged (1 finding, the first: it is not a data file of a store, or its "
+        f"start is damaged). Nothing was restored; take another backup."
+    )
+    assert not (tmp_path / "new").exists()
+
+
+async def test_a_backup_of_newer_software_is_not_called_damaged(tmp_path: Path) -> None:
+    backup = await backed_up(tmp_path / "old", tmp_path / "backup")
+    of_newer_software(tmp_path / "old")
+    shutil.copyfile(tmp_path / "old" / DATA_FILE, backup)
+    for start in (
+        lambda: restored(backup, tmp_path / "new"),
+        lambda: LmdbDisk.open(tmp_path / "old"),
+    ):
+        with pytest.raises(NewerFormatError, match=r"the data has format 2, .* start the version"):
+            start()
+    assert [finding.check for finding in examine(tmp_path / "old").findings] == ["format"]
 
 
 async def test_a_restore_above_the_backup_even_if_the_wall_clock_is_wrong(tmp_path: Path) -> None:

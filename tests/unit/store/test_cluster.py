@@ -68,8 +68,8 @@ def test_a_revision_that_would_not_be_exact_everywhere_is_refused(
         clusters.restored(backup, replaced_revision=0, wall_ns=2**32 * S, incarnation="x")
 
 
-@pytest.mark.parametrize("shards", [0, -1, 1_025])
-def test_a_cluster_has_1_to_1024_shards(shards: int) -> None:
+@pytest.mark.parametrize("shards", [0, -1, 1_001])
+def test_a_cluster_has_1_to_1000_shards(shards: int) -> None:
     with pytest.raises(ValueError, match=f"{shards} coordinator shards"):
         clusters.create(SeededRandomness(1), coordinator_shards=shards, queue_shards=1)
 
@@ -82,5 +82,5 @@ def test_a_leases_record_is_read_as_it_was_written() -> None:
 def test_shards_are_what_they_were_created_with(cluster: clusters.Cluster) -> None:
     cluster.check_shards(None, None)
     cluster.check_shards(2, 3)
-    with pytest.raises(clusters.ShardsFixedError, match="queue_shards is 4, .* created with 3"):
+    with pytest.raises(clusters.ShardsFixedError, match=r"queue_shards is 4, .* created with 3"):
         cluster.check_shards(None, 4)

@@ -295,6 +295,18 @@ async def test_a_full_store_refuses_growth_and_nothing_else(rig: Rig) -> None:
 
 
 @simulated
+async def test_a_full_store_says_so_once_and_when_it_has_room_again(rig: Rig) -> None:
+    rig.disk.capacity_bytes, rig.disk.reserve_bytes = 11_000, 10_000
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(3):
+            assert (await rig.put(b"new", b"v" * 2_000)).outcome is Outcome.NO_SPACE
+        rig.disk.capacity_bytes = 1_000_000
+        for _ in range(2):
+            assert (await rig.put(b"new", b"v" * 2_000)).outcome is Outcome.COMMITTED
+    assert [log["action"] for log in logs] == ["store.full", "store.has_room"]
+
+
+@simulated
 async def test_a_jammed_disk_refuses_every_write_and_answers_the_rest(rig: Rig) -> None:
     await rig.put(b"old")
     rig.disk.jammed = True

@@ -75,7 +75,7 @@ async def test_a_renewal_between_two_expiries_of_one_step_is_in_time(rig: Rig) -
     await asyncio.sleep(3)
     gate.open()
     held = rig.engine._live.leases._held
-    while not held[names[0]].ending:
+    while not held[names[0]].ending:  # noqa: ASYNC110 - no event tells
         await asyncio.sleep(0)
     assert not held[names[-1]].ending
     (renewal,) = await rig.engine.renew_leases([LeaseRef(names[-1], tokens[-1])])

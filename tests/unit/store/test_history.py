@@ -118,3 +118,15 @@ def test_the_twin_keeps_and_undoes_lines() -> None:
     history.append([b"b", b"c"])
     history.undo()
     assert history.lines == [b"a"]
+
+
+def test_its_files_are_its_owners_alone_and_others_in_the_folder_are_left(tmp_path: Path) -> None:
+    folder = tmp_path / "history"
+    FileHistory(folder).close()
+    (folder / "history-of-rome.jsonl").write_text("ab urbe condita")
+    history = FileHistory(folder)
+    history.append([start_line(0), commit_line(commit(1))])
+    history.close()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / "history-00000002.jsonl").stat().st_mode & 0o777 == 0o600
+    assert revisions(folder) == [1]
