@@ -157,11 +157,9 @@ class JobReader:
         async def read(draft: _Draft) -> None:
             async with several:
                 kvs = await scan_all(self._store, keys.buffered_prefix(draft.shard, draft.uid))
-            draft.buffered = [decode_buffered(pb.BufferedRecord.FromString(kv.value)) for kv in kvs]
+            draft.take_buffered(kvs)
 
-        async with asyncio.TaskGroup() as group:
-            for draft in drafts:
-                group.create_task(read(draft))
+        await asyncio.gather(*map(read, drafts))
 
     async def _read_versions(self, drafts: Iterable[_Draft]) -> None:
         wanted = [
@@ -175,7 +173,7 @@ class JobReader:
         )
         for (draft, version), kv in zip(wanted, kvs, strict=True):
             if kv.create_revision:
-                draft.former[version] = pb.VersionRecord.FromString(kv.value)
+                draft.take_version(version, kv)
 
     def _finish(self, draft: _Draft) -> Loaded:
         if draft.why:
@@ -296,6 +294,20 @@ class _Draft:
             return
         if record.uid == self.uid:
             self.record, self.job_revision = record, kv.mod_revision
+
+    def take_buffered(self, kvs: Sequence[KeyValue]) -> None:
+        """Takes the starts that wait."""
+        try:
+            self.buffered = [decode_buffered(pb.BufferedRecord.FromString(kv.value)) for kv in kvs]
+        except (DecodeError, LookupError) as error:
+            self.why = f"a start that waits: {error!r}"
+
+    def take_version(self, version: int, kv: KeyValue) -> None:
+        """Takes a version that ruled before."""
+        try:
+            self.former[version] = pb.VersionRecord.FromString(kv.value)
+        except DecodeError as error:
+            self.why = f"version {version}: {error}"
 
     def former_versions(self) -> set[int]:
         """Returns the versions before the current one that something undecided still needs."""

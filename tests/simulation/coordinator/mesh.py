@@ -1,14 +1,14 @@
 """A simulated mesh around the real coordinators: a real store, a scripted queue, a user's hand.
 
 The scripted queue owns the only queue shard and stands for its workers too: a run ends `lasts_s`
-after it was seen, or `stops_s` after its end was asked for. It can be deaf to pushes, and mute about
-what has ended. What it sees it keeps, so that tests can judge by what really reached it.
+after it was seen, or `stops_s` after its end was asked for. It can be deaf to pushes, and mute
+about what has ended. What it sees it keeps, so that tests can judge by what really reached it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,6 +75,13 @@ class ScriptedQueue(queue_pb2_grpc.QueueServiceServicer):
     process: Process = field(init=False)
     _streams: list[asyncio.Queue[queue_pb2.PushResponse]] = field(default_factory=list)
     _store: StoreClient = field(init=False)
+    _working: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def EndRuns(self, request: Any, context: Any) -> Any:
+        raise Unavailable
+
+    async def DescribeQueues(self, request: Any, context: Any) -> Any:
+        raise Unavailable
 
     async def start(self) -> None:
         self.process = self.mesh.loop.process("queue")
@@ -119,7 +126,7 @@ class ScriptedQueue(queue_pb2_grpc.QueueServiceServicer):
             for end in request.ends:
                 self.ends.append((keys.parse_handle_key(end.handle).run_id, end.mode))
                 if end.handle in self.seen:
-                    asyncio.create_task(self._end(end.handle, self.stops_s, end.mode))
+                    self._begin(self._end(end.handle, self.stops_s, end.mode))
 
     async def _read(self) -> None:
         while True:
@@ -135,7 +142,12 @@ class ScriptedQueue(queue_pb2_grpc.QueueServiceServicer):
                 at=self.mesh.mesh_now(),
                 pushed=pushed,
             )
-            asyncio.create_task(self._end(handle, self.lasts_s))
+            self._begin(self._end(handle, self.lasts_s))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
 
     async def _end(self, handle: bytes, after_s: float, mode: int = 0) -> None:
         await asyncio.sleep(after_s)
@@ -283,6 +295,12 @@ class Mesh:
                 if self.processes[name].alive and tenure is not None and tenure.acting.is_set():
                     return name
             await asyncio.sleep(0.01)
+
+    async def successor(self, former: str) -> str:
+        """Waits until another leads; gives its name."""
+        while (name := await self.leader()) == former:  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(0.01)
+        return name
 
     def counted(self, counter: str) -> int:
         """Sums a counter over all coordinators that ever lived under their names."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
@@ -12,24 +13,24 @@ from sexton.v1 import job_pb2, run_pb2
 from sexton_core.words import Decision, Reason
 
 
-@pytest.mark.parametrize("mute", [False, True])
-def test_a_start_is_skipped_while_a_run_is_live_and_not_after_it(mute: bool) -> None:
+@pytest.mark.parametrize("notices", ["told", "lost"])
+def test_a_start_is_skipped_while_a_run_is_live_and_not_after_it(notices: str) -> None:
     async def scenario(mesh: Mesh) -> None:
         await mesh.leader()
         start = await mesh.boundary(10)
         job = await mesh.create(schedules=every(2))
         await mesh.until(start + 19 * S)
         runs = await mesh.nominal_times(job)
-        assert {after - before for before, after in zip(runs, runs[1:], strict=False)} == {4}
+        assert {after - before for before, after in pairwise(runs)} == {4}
         for decision in await mesh.decisions(job):
             assert (decision.decision, decision.reason) == (Decision.SKIPPED, Reason.OVERLAP)
         await mesh.assert_tiled(job)
 
-    Mesh(mute=mute, lasts_s=3).run(scenario)
+    Mesh(mute=notices == "lost", lasts_s=3).run(scenario)
 
 
-@pytest.mark.parametrize("mute", [False, True])
-def test_one_start_waits_and_the_next_is_dropped(mute: bool) -> None:
+@pytest.mark.parametrize("notices", ["told", "lost"])
+def test_one_start_waits_and_the_next_is_dropped(notices: str) -> None:
     async def scenario(mesh: Mesh) -> None:
         await mesh.leader()
         start = await mesh.boundary(60)
@@ -46,16 +47,16 @@ def test_one_start_waits_and_the_next_is_dropped(mute: bool) -> None:
         waited = [record for record in await mesh.runs(job) if record.reason == "waited"]
         assert len(waited) >= 2
         assert {d.reason for d in await mesh.decisions(job)} >= {Reason.BUFFER_FULL, Reason.PAUSED}
-        if not mute:  # at once, when the one before it has ended
+        if notices == "told":  # at once, when the one before it has ended
             ends = {record.end_time_ns for record in await mesh.runs(job)}
             assert all(min(abs(w.create_time_ns - e) for e in ends) < S // 10 for w in waited[:1])
         await mesh.assert_tiled(job)
 
-    Mesh(mute=mute, lasts_s=5).run(scenario)
+    Mesh(mute=notices == "lost", lasts_s=5).run(scenario)
 
 
-@pytest.mark.parametrize("mute", [False, True])
-def test_all_starts_wait_in_line(mute: bool) -> None:
+@pytest.mark.parametrize("notices", ["told", "lost"])
+def test_all_starts_wait_in_line(notices: str) -> None:
     async def scenario(mesh: Mesh) -> None:
         await mesh.leader()
         start = await mesh.boundary(10)
@@ -68,12 +69,12 @@ def test_all_starts_wait_in_line(mute: bool) -> None:
         runs = await mesh.runs(job)
         assert [r.nominal_ns for r in runs] == sorted(r.nominal_ns for r in runs)
         spans = [(r.create_time_ns, r.end_time_ns or start + 60 * S) for r in runs]
-        assert all(end <= begin for (_, end), (begin, _) in zip(spans, spans[1:], strict=False))
+        assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
         assert {d.reason for d in await mesh.decisions(job)} == {Reason.BUFFER_FULL}
         assert len((await mesh.load(job)).state.buffered) in {4, 5}
         await mesh.assert_tiled(job)
 
-    Mesh(mute=mute, lasts_s=4).run(scenario)
+    Mesh(mute=notices == "lost", lasts_s=4).run(scenario)
 
 
 @pytest.mark.parametrize(
@@ -83,9 +84,9 @@ def test_all_starts_wait_in_line(mute: bool) -> None:
         (job_pb2.OVERLAP_POLICY_TERMINATE_OTHER, run_pb2.RUN_STATE_TERMINATED),
     ],
 )
-@pytest.mark.parametrize("mute", [False, True])
+@pytest.mark.parametrize("notices", ["told", "lost"])
 def test_a_newer_start_has_the_older_run_ended(
-    overlap: job_pb2.OverlapPolicy.ValueType, ended: run_pb2.RunState.ValueType, mute: bool
+    overlap: job_pb2.OverlapPolicy.ValueType, ended: run_pb2.RunState.ValueType, notices: str
 ) -> None:
     async def scenario(mesh: Mesh) -> None:
         await mesh.leader()
@@ -98,7 +99,7 @@ def test_a_newer_start_has_the_older_run_ended(
         assert all(r.reason == "waited" for r in runs[1:])
         await mesh.assert_tiled(job)
 
-    Mesh(mute=mute, lasts_s=100).run(scenario)
+    Mesh(mute=notices == "lost", lasts_s=100).run(scenario)
 
 
 def test_a_request_to_end_a_run_is_repeated_until_it_has_ended() -> None:

@@ -53,8 +53,7 @@ def test_a_handed_over_shard_is_led_on_at_once() -> None:
         await mesh.until(start + 3 * S - S // 100)
         asked = mesh.mesh_now()
         stopping = asyncio.create_task(mesh.stop(leader))
-        while await mesh.leader() == leader:
-            await asyncio.sleep(0.01)
+        await mesh.successor(leader)
         assert mesh.mesh_now() - asked < S
         await stopping
         await mesh.until(start + 6 * S + S // 2)
@@ -108,8 +107,7 @@ def test_a_leader_that_was_suspended_writes_nothing_more(seed: int) -> None:
         await mesh.until(start)
         frozen = mesh.processes[leader]
         frozen.after(1 + 7 * seed, frozen.suspend)
-        while await mesh.leader() == leader:
-            await asyncio.sleep(0.1)
+        await mesh.successor(leader)
         await asyncio.sleep(1)
         frozen.resume()
         await asyncio.sleep(3)
@@ -128,8 +126,7 @@ def test_what_a_cut_leader_had_sent_is_found_by_the_next(seed: int) -> None:
         start = await mesh.boundary(1)
         await mesh.until(start + seed * S // 1000)
         mesh.network.cut("store", leader)  # its answers are lost, what it sends arrives
-        while await mesh.leader() == leader:
-            await asyncio.sleep(0.1)
+        await mesh.successor(leader)
         mesh.network.heal_all()
         await asyncio.sleep(3)
         for job in jobs:

@@ -94,8 +94,8 @@ class Leadership:
             self._report()
             try:
                 await tenure.run()
-            except* SextonError as errors:
-                self._fail(shard, errors.exceptions[0])
+            except* Exception as errors:  # noqa: BLE001 - the process begins anew
+                self._fail(shard, errors)
             finally:
                 del self._tenures[shard]
                 self._report()
@@ -110,7 +110,7 @@ class Leadership:
 
     def _fail(self, shard: int, error: Exception) -> None:
         if not self._stopping:
-            _log.error("Leading failed.", action="lead", shard=shard, error=str(error))
+            _log.error("Leading failed.", action="lead", shard=shard, exc_info=error)
             self.failed.set()
 
     def _report(self) -> None:

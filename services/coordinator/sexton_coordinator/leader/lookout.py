@@ -12,7 +12,6 @@ from typing import Final
 
 import structlog
 
-from sexton.errors import SextonError
 from sexton.internal.v1 import records_pb2 as pb
 from sexton_coordinator.jobs_store import get_all, scan_all
 from sexton_coordinator.leader.counters import Counters
@@ -82,11 +81,11 @@ class Lookout:
                 await self.run_once()
             except LASTING:
                 raise
-            except SextonError as error:
+            except Exception as error:  # noqa: BLE001 - one bad record must not end the leading
                 _log.warning(
                     "What is pending could not be read; it will be tried again.",
                     action="look_out",
-                    error=str(error),
+                    error=repr(error),
                 )
 
     async def run_once(self) -> int:

@@ -44,7 +44,7 @@ class Reconciler:
             except LASTING:
                 raise
             except SextonError:
-                self._token = b""
+                self._token = b""  # begun anew after the pause
 
     async def run_once(self) -> int:
         """Looks at one page of states; gives how many had lost their timer."""

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from sexton.errors import SextonError
 from sexton.internal.v1 import records_pb2 as pb
 from sexton_coordinator.jobs_store import JobRef, LoadedJob, get_all
 from sexton_coordinator.leader.counters import Counters
@@ -94,11 +93,11 @@ class RetentionPass:
                 await self.run_once()
             except LASTING:
                 raise
-            except SextonError as error:
+            except Exception as error:  # noqa: BLE001 - one bad record must not end the leading
                 _log.warning(
                     "History could not be removed; it will be tried again.",
                     action="retain",
-                    error=str(error),
+                    error=repr(error),
                 )
                 await asyncio.sleep(_REST_S)
 
