@@ -30,8 +30,8 @@ $(READY): pyproject.toml
 
 setup: $(READY) ## set up the virtual environment
 
-demo: $(READY) ## run the demonstration
-	@$(BIN)/python demos/lease_takeover.py
+demo: $(READY) ## a whole mesh at work, until Ctrl-C (SECONDS=20: kill the leader, judge, end)
+	@$(BIN)/python demos/mesh.py $(if $(SECONDS),--seconds $(SECONDS))
 
 test: $(READY) ## run the tests (no root, no system packages; under 5 minutes)
 	@$(BIN)/python -m pytest -m 'not system'

@@ -119,8 +119,8 @@ class MeshProcess:
         """Waits until it runs."""
         return wait_for(lambda: self.processes().get(name), f"{name} runs")
 
-    def leader(self, role: str, *, other_than: str = "") -> Process:
-        """Waits until a replica leads."""
+    def leader(self, role: str, *, after: Process | None = None) -> Process:
+        """Waits until a replica leads; `after` one that was killed and may be back itself."""
 
         def leading() -> Process | None:
             return next(
@@ -128,13 +128,13 @@ class MeshProcess:
                     process
                     for process in self.processes().values()
                     if process.role == role
-                    and process.name != other_than
+                    and (after is None or process.pid != after.pid)
                     and _serves(process.address, "leader")
                 ),
                 None,
             )
 
-        return wait_for(leading, f"a {role} other than {other_than!r} leads")
+        return wait_for(leading, f"a {role} leads")
 
     def send(self, process: Process, number: signal.Signals) -> None:
         """Sends a signal."""

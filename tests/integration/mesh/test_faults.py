@@ -35,11 +35,11 @@ def test_the_leader_is_killed_and_no_nominal_time_is_lost_or_doubled(
 ):
     first = mesh.leader("coordinator")
     mesh.send(first, signal.SIGKILL)
-    second = mesh.leader("coordinator", other_than=first.name)
+    second = mesh.leader("coordinator", after=first)
     load.go_on()
     mesh.replaced(first)
     mesh.send(second, signal.SIGKILL)
-    mesh.leader("coordinator", other_than=second.name)
+    mesh.leader("coordinator", after=second)
     load.check()
     assert f"{first.name} ended (killed by SIGKILL)" in mesh.said()
 

@@ -13,7 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from sexton import Client, local_mesh
+from sexton import AsyncClient, Client, local_mesh
+from sexton import Role as MemberRole
 from sexton.errors import SextonError
 from sexton_cli.errors import Refused, Unavailable, UsageError
 from sexton_cli.jobfile import JobFile
@@ -29,6 +30,7 @@ from sexton_runtime.randomness import SystemRandomness
 from sexton_runtime.secrets import Role, SecretsConfig, load_or_create_secrets
 
 _LOCK_FILE: Final = "up.lock"
+_LOOK_S: Final = 0.2
 _PATIENCE_S: Final = 10.0
 """After so long it is said what a mesh that does not serve yet is waiting for."""
 _KILL_AFTER_S: Final = 15.0
@@ -103,11 +105,11 @@ class _Up:
 
     async def _serve(self, readiness: Readiness) -> None:
         """Says that the mesh is up once it is, and where, for as long as it runs."""
-        await self._become_ready(readiness)
         mesh = local_mesh.LocalMesh(
             api=plans.api_addresses(self._programs),
             client_secret_file=self._config.secrets / Role.CLIENT.value,
         )
+        await self._become_ready(readiness, mesh)
         folders = {self._config.data.absolute(), local_mesh.folders()[-1].absolute()}
         for folder in folders:
             local_mesh.announce(mesh, folder)
@@ -123,14 +125,29 @@ class _Up:
             for folder in folders:
                 local_mesh.withdraw(mesh, folder)
 
-    async def _become_ready(self, readiness: Readiness) -> None:
+    async def _become_ready(self, readiness: Readiness, mesh: local_mesh.LocalMesh) -> None:
         loop = asyncio.get_running_loop()
         told = loop.time()
-        while missing := readiness.missing():
-            await readiness.wait_changed(_PATIENCE_S)
-            if loop.time() - told >= _PATIENCE_S:
-                told = loop.time()
-                self._say(f"waiting for {', '.join(missing)}; logs are in {self._config.logs}")
+        async with AsyncClient(mesh.api, secret_file=mesh.client_secret_file) as client:
+            while missing := readiness.missing() or await self._missing_workers(client):
+                await readiness.wait_changed(_LOOK_S)
+                if loop.time() - told >= _PATIENCE_S:
+                    told = loop.time()
+                    self._say(f"waiting for {', '.join(missing)}; logs are in {self._config.logs}")
+
+    async def _missing_workers(self, client: AsyncClient) -> list[str]:
+        """Names the workers that the queue has not welcomed. They serve nothing to ask for."""
+        try:
+            members = (await client.members()).members
+        except SextonError:
+            return ["an answer of the API"]
+        connected = {
+            member.details.get("worker")
+            for member in members
+            if member.role is MemberRole.WORKER and member.details.get("state") == "connected"
+        }
+        workers = (program.name for program in self._programs if program.role == "worker")
+        return [name for name in workers if name not in connected]
 
     def _on_leader(self, program: Program) -> None:
         if self._is_up and not self._supervisor.stopping:
