@@ -1,0 +1,219 @@
+"""A whole file of jobs: all of it or none of it is accepted, and the same again is nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import tracemalloc
+
+import pytest
+from unit.coordinator.api.world import JOB, MINUTES, NS, S, World, every, shell, story
+
+from sexton import errors
+from sexton.v1 import job_pb2
+from sexton.v1 import scheduler_pb2 as api
+
+NONE = api.AppliedJob.CHANGE_NONE
+CREATED = api.AppliedJob.CHANGE_CREATED
+UPDATED = api.AppliedJob.CHANGE_UPDATED
+
+
+def job(name: str, **fields: object) -> job_pb2.Job:
+    spec = job_pb2.JobSpec(task=shell(), schedules=MINUTES)
+    spec.MergeFrom(job_pb2.JobSpec(**fields))  # type: ignore[arg-type]
+    return job_pb2.Job(name=f"{NS}/jobs/{name}", spec=spec)
+
+
+async def apply(world: World, *jobs: job_pb2.Job, **fields: object) -> api.ApplyJobsResponse:
+    request = api.ApplyJobsRequest(jobs=jobs, **fields)  # type: ignore[arg-type]
+    answer: api.ApplyJobsResponse = await world.jobs_api.ApplyJobs(request)
+    return answer
+
+
+def changes(answer: api.ApplyJobsResponse) -> list[int]:
+    return [applied.change for applied in answer.jobs]
+
+
+def test_applying_creates_updates_and_leaves_alone() -> None:
+    async def scenario(world: World) -> None:
+        first = await apply(world, job("a"), job("b"), job("c"), source="jobs.yaml")
+        assert changes(first) == [CREATED, CREATED, CREATED]
+        assert [applied.job.name[-1] for applied in first.jobs] == ["a", "b", "c"]
+        stored = await world.get(f"{NS}/jobs/a")
+        assert stored.etag == first.jobs[0].job.etag
+        assert stored.source == "jobs.yaml"
+        assert stored.next_time == first.jobs[0].job.next_time
+        changed = job("b", priority=5, retry=job_pb2.Retry(max_attempts=7))
+        changed.spec.schedules[0].every.period.seconds = 30
+        second = await apply(world, job("c"), changed, job("d"))
+        assert changes(second) == [NONE, UPDATED, CREATED]
+        assert list(second.jobs[1].changed_paths) == [
+            "schedules",
+            "priority",
+            "retry.max_attempts",
+        ]
+        assert second.jobs[1].job.version == 2
+        assert list(second.jobs[0].changed_paths) == []
+
+    story(scenario)
+
+
+def test_applying_the_same_again_writes_nothing_at_all() -> None:
+    async def scenario(world: World) -> None:
+        jobs = [job(f"j{number}", labels={"n": str(number)}) for number in range(250)]
+        first = await apply(world, *jobs, source="a")
+        before = await world.revision()
+        again = await apply(world, *jobs, source="b")
+        assert changes(again) == [NONE] * 250
+        assert [a.job.etag for a in again.jobs] == [a.job.etag for a in first.jobs]
+        assert await world.revision() == before
+
+    story(scenario)
+
+
+def test_one_bad_job_refuses_the_whole_naming_every_job_and_field() -> None:
+    async def scenario(world: World) -> None:
+        await apply(world, job("known"))
+        before = await world.revision()
+        past = job("past")
+        past.spec.schedules[0].at.times.append("2001-01-01T00:00:00Z")
+        with pytest.raises(errors.InvalidArgument) as raised:
+            await apply(
+                world,
+                job("good"),
+                job("one", queue="A/B"),
+                job("two", priority=1000),
+                job("Three"),
+                job("good"),
+                job("known", max_live=-1),
+            )
+        lines = raised.value.message.split("\n")
+        assert lines[0] == "5 of 6 jobs can't be used; nothing was written:"
+        assert lines[1].startswith(f"jobs[1] {NS}/jobs/one: spec.queue: 'A/B' can't be used")
+        assert lines[2].startswith(f"jobs[2] {NS}/jobs/two: spec.priority: 1000 can't be used")
+        assert lines[3].startswith(f"jobs[3]: name: '{NS}/jobs/Three' can't be used")
+        assert lines[4] == f"jobs[4]: name: '{NS}/jobs/good' can't be used; expected each name once"
+        assert lines[5].startswith(f"jobs[5] {NS}/jobs/known: spec.max_live: -1")
+        assert raised.value.field == "jobs[1].spec.queue"
+        with pytest.raises(errors.InvalidArgument, match="never fires after"):
+            await apply(world, job("good"), past)
+        assert await world.revision() == before
+
+    story(scenario)
+
+
+def test_a_refusal_of_very_many_jobs_fits_into_what_clients_take() -> None:
+    async def scenario(world: World) -> None:
+        jobs = [job(f"j{number}", queue="\U0001f600" * 60) for number in range(1_000)]
+        with pytest.raises(errors.InvalidArgument) as raised:
+            await apply(world, *jobs)
+        assert raised.value.message.startswith("1000 of 1000 jobs can't be used")
+        assert raised.value.message.splitlines()[-1].startswith("and 9")
+        assert len(raised.value.message.encode()) < 2_000
+
+    story(scenario)
+
+
+def test_validating_tells_what_would_change_and_writes_nothing() -> None:
+    async def scenario(world: World) -> None:
+        await apply(world, job("a"))
+        before = await world.revision()
+        answer = await apply(world, job("a", priority=3), job("b"), validate_only=True)
+        assert changes(answer) == [UPDATED, CREATED]
+        assert list(answer.jobs[0].changed_paths) == ["priority"]
+        assert answer.jobs[1].job.HasField("next_time")
+        assert await world.revision() == before
+
+    story(scenario)
+
+
+def test_a_paused_job_stays_paused_and_a_fired_one_keeps_its_past() -> None:
+    async def scenario(world: World) -> None:
+        start = await world.boundary(1)
+        made = await world.make(schedules=every(1))
+        await world.until(start + 3 * S)
+        await world.jobs_api.PauseJob(api.PauseJobRequest(name=JOB, reason="r"))
+        applied = (await apply(world, job("report"))).jobs[0]
+        assert applied.change == UPDATED
+        assert applied.job.paused
+        assert applied.job.uid == made.uid
+        await world.jobs_api.ResumeJob(api.ResumeJobRequest(name=JOB))
+        await world.until(start + 70 * S)
+        name = world.jobs.name_of("default", "report", made.uid)
+        await world.assert_tiled(name)
+
+    story(scenario, lasts_s=0.1)
+
+
+def test_too_many_jobs_are_refused() -> None:
+    async def scenario(world: World) -> None:
+        before = await world.revision()
+        with pytest.raises(errors.TooLarge, match="10,001 jobs are too many"):
+            await apply(world, *[job_pb2.Job(name="x")] * 10_001)
+        large = job("a", description="x" * 1_000)
+        with pytest.raises(errors.TooLarge, match="bytes are too many"):
+            await apply(world, *[large] * 3_500)
+        assert await world.revision() == before
+
+    story(scenario)
+
+
+@pytest.mark.slow
+def test_ten_thousand_jobs_are_applied_in_bounded_memory_while_others_are_served() -> None:
+    async def scenario(world: World) -> None:
+        jobs = [job(f"j{number:05}") for number in range(10_000)]
+        request = api.ApplyJobsRequest(jobs=jobs, source="many")
+        await world.make()
+        longest = [0]
+
+        async def others() -> None:
+            while True:
+                before = world.loop.steps
+                await world.get()
+                longest[0] = max(longest[0], world.loop.steps - before)
+                await asyncio.sleep(0.01)
+
+        serving = asyncio.create_task(others())
+        tracemalloc.start()
+        answer = await world.jobs_api.ApplyJobs(request, timeout=60)
+        serving.cancel()
+        assert changes(answer) == [CREATED] * 10_000
+        assert answer.ByteSize() < 4 * 1024 * 1024
+        again = await world.jobs_api.ApplyJobs(request, timeout=60)
+        tracemalloc.stop()
+        assert changes(again) == [NONE] * 10_000
+        assert len(await world.below(b"jobs/")) == 10_001
+        assert len(await world.below(b"timers/")) == 10_001
+
+    story(scenario)
+
+
+def test_applying_meets_a_job_that_fires_all_the_time() -> None:
+    async def scenario(world: World) -> None:
+        names = [f"j{number}" for number in range(40)]
+        await apply(world, *(job(name, schedules=every(1)) for name in names))
+        for round_ in range(6):
+            answer = await apply(
+                world, *(job(name, schedules=every(1), priority=round_ + 1) for name in names)
+            )
+            assert changes(answer) == [UPDATED] * 40
+            await asyncio.sleep(0.73)
+        for name in names[:5]:
+            found = await world.get(f"{NS}/jobs/{name}")
+            assert found.version == 7
+            await world.assert_tiled(world.jobs.name_of("default", name, found.uid))
+
+    story(scenario, lasts_s=0.1)
+
+
+def test_a_lost_answer_of_the_store_is_found_out_about() -> None:
+    async def scenario(world: World) -> None:
+        applying = asyncio.create_task(apply(world, *(job(f"j{n}") for n in range(150))))
+        await asyncio.sleep(0.02)
+        world.crash("store")
+        await asyncio.sleep(0.5)
+        await world.start_store()
+        answer = await applying
+        assert set(changes(answer)) == {CREATED}
+        assert len(await world.below(b"jobs/")) == 150
+
+    story(scenario)
