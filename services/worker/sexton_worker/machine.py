@@ -33,6 +33,8 @@ _COMPLETION_BYTES: Final = 200
 """Of a completion beside its texts."""
 _SILENT_HEARTBEATS: Final = 4
 """After so many intervals without an answer the owner is looked for elsewhere."""
+_KILL_AGAIN: Final = 1 * SECOND
+"""What was killed and has not ended is killed again, not more often than this."""
 _LATE: Final = 1 * SECOND
 """After a sleep longer than the session: what has been killed is given this to be found dead."""
 _MAX_UNANSWERED: Final = 1_000
@@ -396,7 +398,7 @@ class Machine:
                 self._end(attempt, Asked.TIMEOUT, "", now)
             else:
                 self.commands.append(Command(Action.KILL, attempt.order))
-                self._set_timer(now + self._grace, token)
+                self._set_timer(now + max(self._grace, _KILL_AGAIN), token)
 
     def drain(self) -> None:
         """Takes nothing on any more."""
@@ -530,5 +532,7 @@ def _completion(attempt: Attempt, ended: Ended, now: Instant) -> Completion:
 
 
 def _stopped(ended: Ended, kind: str, message: str) -> Ended:
-    said = f" ({ended.kind}: {ended.message})" if ended.kind else ""
-    return Ended.failure(kind, message + said, ended.detail, ended.output_tail)
+    said = ": ".join(filter(None, (ended.kind, ended.message)))
+    return Ended.failure(
+        kind, f"{message} ({said})" if said else message, ended.detail, ended.output_tail
+    )

@@ -34,7 +34,7 @@ _LONGEST_SLEEP_S: Final = 1.0
 """A sleep counts awake time, deadlines count real time: the machine may have been suspended."""
 _CLOSING_S: Final = 2.0
 """How long the owner is given to end the stream after `closing`."""
-_DYING: Final = 5 * SECOND
+_DYING: Final = 2 * SECOND
 """How long what was killed is given to be dead, before the process ends without it."""
 _RECONNECT: Final = RetryPolicy(first_pause_s=0.05, longest_pause_s=1.0)
 """Between two rounds through all addresses: well within the grace that a broken stream has."""

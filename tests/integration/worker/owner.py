@@ -20,7 +20,7 @@ from sexton_runtime.secrets import Role
 from sexton_runtime.telemetry import Telemetry
 
 SERVICE = "sexton.v1.WorkerService"
-NOMINAL = 1_795_921_200_000_000_000  # 2026-11-29T07:00:00Z
+NOMINAL = 1_795_935_600_000_000_000  # 2026-11-29T07:00:00Z
 
 
 class Owner(worker_pb2_grpc.WorkerServiceServicer):
