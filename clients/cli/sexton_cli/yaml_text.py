@@ -5,10 +5,10 @@ from typing import Any
 
 import yaml
 
-# What stands without quotes is text to every reader: it begins with a letter, and is no word that
-# one version of YAML or the other takes for something else.
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_ ./+-]*", re.ASCII)
-_WORDS = re.compile(r"null|true|false|yes|no|on|off|y|n|nan|inf(inity)?", re.IGNORECASE)
+# What one reader of YAML or another takes for a number, a date or a word; the emitter knows only
+# the words of YAML 1.1. Durations, as job files have them, are text to all.
+_AMBIGUOUS = re.compile(r"[^A-Za-z_/].*|null|true|false|yes|no|on|off|y|n|nan|inf(inity)?", re.I)
+_DURATION = re.compile(r"([0-9]+(w|d|h|ms|m|s|us|ns))+")
 _WIDTH = 1_000_000
 """Long texts stay on their line, so that what is copied from the screen is whole."""
 
@@ -34,7 +34,7 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = None
     if "\n" in text:
         style = "|"  # where the text allows it; in double quotes otherwise
-    elif not _PLAIN.fullmatch(text) or _WORDS.fullmatch(text) or text != text.strip():
+    elif not text or (_AMBIGUOUS.fullmatch(text) and not _DURATION.fullmatch(text)):
         style = '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 

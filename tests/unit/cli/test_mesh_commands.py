@@ -180,6 +180,25 @@ def test_why_shows_the_gates_and_the_times_around(sexton, data, mesh):
     }
 
 
+@pytest.mark.parametrize(
+    ("at", "instant"),
+    [
+        ("2026-11-30T03:00", "2026-11-30T02:00:00Z"),
+        ("2026-11-30 03:00:00", "2026-11-30T02:00:00Z"),
+        ("2026-11-30", "2026-11-29T23:00:00Z"),
+        ("2026-10-25T02:30", "2026-10-25T00:30:00Z"),
+        ("2026-11-30T03:00:00-05:00", "2026-11-30T08:00:00Z"),
+    ],
+)
+def test_a_time_without_an_offset_is_one_of_the_job_s_zone(data, mesh, at, instant):
+    assert data("why", "nightly", "--at", at)["nominal_time"] == instant
+
+
+def test_a_wall_time_that_the_clock_skips_is_named(sexton, mesh):
+    code, _, err = sexton("why", "nightly", "--at", "2026-03-29T02:30")
+    assert (code, "the clock of Europe/Berlin skips it" in err) == (2, True)
+
+
 # runs
 
 
@@ -306,6 +325,8 @@ WRONG = [
     (("why", "nightly"), "--at"),
     (("why", "nightly", "--at", "soon"), "--at: 'soon' can't be used"),
     (("jobs", "resume", "nightly", "--mode", "later"), "later"),
+    (("why", "nightly", "--at", "2026-02-30T03:00"), "day is out of range"),
+    (("why", "nightly", "--at", "1969-01-01"), "between 1970-01-01 and"),
     (("runs", "list", "--state", "lazy"), "lazy"),
     (("runs", "list", "--after", "1"), "--after: '1' can't be used"),
     (("apply",), "--file"),

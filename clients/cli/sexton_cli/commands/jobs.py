@@ -144,21 +144,26 @@ def delete(job: JobName, api: Api = None, namespace: Namespace = None) -> None:
 
 def why(
     job: JobName,
-    at: Annotated[str, typer.Option(metavar="TIME", help="Past or future: 2026-11-30T03:00:00Z.")],
+    at: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="Past or future: 2026-11-30T03:00:00Z; without an offset it is a wall time of "
+            "the job's zone.",
+        ),
+    ],
     api: Api = None,
     namespace: Namespace = None,
     output: Output = ListFormat.TABLE,
 ) -> None:
     """Explain what became, or will become, of a job at a time: every gate, with its values."""
-    from sexton_cli.offline.values import read_instant  # noqa: PLC0415 - heavy
-    from sexton_cli.online import jobs, times  # noqa: PLC0415
-    from sexton_core.instants import to_datetime  # noqa: PLC0415
+    from sexton_cli.online import jobs, times  # noqa: PLC0415 - heavy
 
-    moment = to_datetime(read_instant(at, "--at"))
     with _calling(job, api, namespace) as client:
         found = client.jobs.get(job)
-        explained = client.jobs.explain(found, moment)
-        jobs.show_explanation(found.full_name, explained, times.zone_of(found.spec), output)
+        zone = times.zone_of(found.spec)
+        explained = client.jobs.explain(found, times.read(at, zone, "--at"))
+        jobs.show_explanation(found.full_name, explained, zone, output)
 
 
 @contextmanager

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 from sexton.jobs import JobSpec
+from sexton_cli.errors import UsageError
+from sexton_cli.offline.values import read_instant
 from sexton_core.errors import FieldError
 from sexton_core.instants import (
     MICROSECOND,
+    SECOND,
     format_duration,
     format_instant,
     from_datetime,
@@ -16,6 +20,7 @@ from sexton_core.instants import (
 from sexton_core.zones import get_zone
 
 NEVER = "-"
+_WALL = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?)?", re.ASCII)
 
 
 def utc(moment: datetime | None) -> str:
@@ -43,6 +48,27 @@ def local(moment: datetime | None, zone: str) -> str:
     except FieldError:  # a zone that only a newer mesh knows
         shown = to_datetime(instant)
     return f"{shown:%a %Y-%m-%d %H:%M:%S %z}"
+
+
+def read(text: str, zone: str, option: str) -> datetime:
+    """Reads a time: with an offset, or else a wall time or date of the zone.
+
+    Of a wall time that the clock shows twice, the first.
+
+    Raises:
+        UsageError: it is none, or the zone's clock skips it.
+    """
+    match = _WALL.fullmatch(text)
+    if match is None:
+        return to_datetime(read_instant(text, option))
+    try:
+        wall = datetime.fromisoformat(text).replace(tzinfo=UTC)
+        shown = get_zone(zone).seconds_showing(from_datetime(wall) // SECOND)
+    except ValueError as error:
+        raise UsageError(f"{option}: {text!r} can't be used; expected a time ({error})") from None
+    if not shown:
+        raise UsageError(f"{option}: {text!r} can't be used; the clock of {zone} skips it")
+    return to_datetime(shown[0] * SECOND)
 
 
 def span(duration: timedelta | None) -> str:
