@@ -19,6 +19,8 @@ from sexton_coordinator.api import checks
 from sexton_coordinator.api.changes import Done, Plan
 from sexton_coordinator.api.checks import Name
 from sexton_coordinator.api.definitions import (
+    SPEC,
+    Checked,
     changed_paths,
     check_spec,
     new_name,
@@ -56,7 +58,8 @@ class _Entry:
     """One job on its way."""
 
     name: Name
-    spec: pb.JobSpec
+    checked: Checked
+    """As it would be of a new job."""
     applied: api.AppliedJob = field(default_factory=api.AppliedJob)
     loaded: LoadedJob | None = None
     """As it stands after it was applied, where it stood before."""
@@ -120,7 +123,7 @@ class Applier:
                 seen.add(name)
                 scratch = new_name(mesh.jobs, name, mesh.randomness)
                 checked = check_spec(mesh.jobs, scratch, job.spec, 1, mesh.now())
-                entries.append(_Entry(name=name, spec=checked.spec))
+                entries.append(_Entry(name=name, checked=checked))
         refusals.refuse()
         for first in range(0, len(entries), BATCH):
             batch = entries[first : first + BATCH]
@@ -128,12 +131,10 @@ class Applier:
             now = mesh.now()
             for number, (entry, kv) in enumerate(zip(batch, kvs, strict=True), start=first):
                 before = records.JobRecord.FromString(kv.value).spec.schedules
-                if kv.create_revision and list(before) == list(entry.spec.schedules):
+                if kv.create_revision and list(before) == list(entry.checked.spec.schedules):
                     continue
                 with refusals.collecting(f"jobs[{number}]", str(entry.name)):
-                    scratch = new_name(mesh.jobs, entry.name, mesh.randomness)
-                    checked = check_spec(mesh.jobs, scratch, entry.spec, 1, now)
-                    require_a_time(checked.definition, now)
+                    require_a_time(entry.checked.definition, now)
         refusals.refuse()
         return entries
 
@@ -153,7 +154,9 @@ class Applier:
             if isinstance(job, LoadedJob)
         }
         unreadable = {uid for uid, job in found.items() if isinstance(job, UnreadableJob)}
-        for entry, kv in zip(batch, kvs, strict=True):
+        for number, (entry, kv) in enumerate(zip(batch, kvs, strict=True)):
+            if number % _YIELD_EVERY == 0:
+                await asyncio.sleep(0)
             if unreadable and records.JobRecord.FromString(kv.value).uid in unreadable:
                 await self._editor.changer.load(entry.name)  # raises, saying why
             self._plan(entry, by_name.get(entry.name[:2]), source)
@@ -164,8 +167,9 @@ class Applier:
         now = mesh.now()
         if loaded is None:
             name = new_name(mesh.jobs, entry.name, mesh.randomness)
-            checked = check_spec(mesh.jobs, name, entry.spec, 1, now)
-            with checks.refusing("spec."):
+            with checks.refusing(SPEC):
+                version = mesh.jobs.decode(name, entry.checked.spec, 1, now)
+                checked = Checked(version.spec, version.definition)
                 record, change = first_record(name, checked, now)
             record.source = source
             entry.loaded = None
@@ -175,8 +179,12 @@ class Applier:
                 _CREATED,
             )
             return
-        edit = self._editor.edit(loaded, entry.spec, source)
-        after, entry.txn = edit if edit is not None else (loaded, None)
+        after, entry.txn, change_made = loaded, None, _NONE
+        if loaded.record.spec != entry.checked.spec:
+            edit = self._editor.edit(loaded, entry.checked.spec, source)
+            assert edit is not None, "it differs"
+            after, entry.txn = edit
+            change_made = _UPDATED
         entry.loaded = after
         message = full_message(
             after.name,
@@ -186,7 +194,7 @@ class Applier:
             revision=after.job_revision,
             now=now,
         )
-        entry.applied = _applied(message, _NONE if edit is None else _UPDATED)
+        entry.applied = _applied(message, change_made)
         entry.applied.changed_paths.extend(changed_paths(loaded.record.spec, after.record.spec))
 
     async def _add_live_runs(self, batch: Sequence[_Entry]) -> None:

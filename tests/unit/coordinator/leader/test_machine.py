@@ -1,0 +1,154 @@
+"""What a leader looks at next."""
+
+from __future__ import annotations
+
+import asyncio
+
+from sexton.internal.v1 import coordinator_pb2, records_pb2
+from sexton_coordinator.jobs_store import JobRef, LoadedJob
+from sexton_coordinator.leader.machine import Known, Machine, Trigger
+
+A = JobRef("a" * 24, "default", "first")
+B = JobRef("b" * 24, "default", "second")
+TIMER = records_pb2.TimerRecord(namespace="default", job="first")
+
+
+def machine() -> Machine:
+    made = Machine()
+    made.horizon.begin_loading(1_000)
+    made.horizon.end_loading(1_000, None)
+    return made
+
+
+def read(known: Known, revision: int) -> None:
+    """Stands for the reading of a job."""
+    known.loaded = LoadedJob(None, None, None, revision, None, None, 0, {}, b"")  # type: ignore[arg-type]
+
+
+def take(made: Machine, now: int = 0) -> list[str]:
+    return [known.uid for known in made.take(now, 100)]
+
+
+def test_a_job_is_looked_at_when_its_timer_is_due() -> None:
+    made = machine()
+    assert made.timer(A.uid, 10, TIMER)
+    assert take(made, 9) == []
+    assert take(made, 10) == [A.uid]
+
+
+def test_at_most_one_look_at_a_job_is_under_way_and_what_comes_meanwhile_is_seen() -> None:
+    made = machine()
+    made.changed(A, 5)
+    (known,) = made.take(0, 100)
+    made.changed(A, 6)
+    assert take(made) == []
+    read(known, 5)
+    made.finish(known, 500)
+    assert known.loaded is None  # it has changed since
+    assert take(made) == [A.uid]
+
+
+def test_a_change_that_is_known_already_costs_nothing() -> None:
+    made = machine()
+    made.changed(A, 5)
+    (known,) = made.take(0, 100)
+    read(known, 5)
+    made.finish(known, 500)
+    made.changed(A, 4)
+    assert take(made) == []
+    assert known.loaded is not None
+
+
+def test_a_job_about_which_there_is_nothing_to_do_is_forgotten() -> None:
+    made = machine()
+    made.changed(A, 5)
+    (known,) = made.take(0, 100)
+    made.finish(known, 5_000)
+    assert len(made) == 0
+    made.changed(A, 6)
+    (known,) = made.take(0, 100)
+    made.gone(known)
+    assert len(made) == 0
+
+
+def test_a_job_whose_state_is_known_is_not_armed_by_a_stale_timer() -> None:
+    made = machine()
+    made.timer(A.uid, 10, TIMER)
+    (known,) = made.take(10, 100)
+    assert not made.timer(A.uid, 11, TIMER)
+    read(known, 1)
+    made.finish(known, 100)
+    assert not made.timer(A.uid, 12, TIMER)
+    assert made.horizon.next_due() == 100
+
+
+def test_the_end_of_a_run_wakes_a_job_with_a_start_that_waits_and_no_other() -> None:
+    made = machine()
+    for ref in (A, B):
+        made.changed(ref, 1)
+    for known in made.take(0, 100):
+        read(known, 1)
+        made.finish(known, 500)
+    made.waiting.add(A.uid)
+    made.ended(A.uid, "run-a")
+    made.ended(B.uid, "run-b")
+    made.ended("z" * 24, "of a job that nobody knows")
+    assert take(made) == [A.uid]
+    found = made.get(B.uid)
+    assert found is not None
+    assert found.ended == {"run-b"}
+
+
+def test_a_definition_that_has_gone_is_found_by_its_name() -> None:
+    made = machine()
+    made.timer(A.uid, 900, TIMER)
+    made.removed("default", "first", 7)
+    made.removed("default", "unknown", 8)
+    assert take(made) == [A.uid]
+
+
+def test_a_look_that_came_to_nothing_is_repeated_after_growing_pauses() -> None:
+    known = Known(uid=A.uid, ref=A)
+    pauses = [known.pause_ns() // 1_000_000 for _ in range(12)]
+    assert pauses == [2, 4, 8, 16, 32, 64, 128, 256, 512, 1_000, 1_000, 1_000]
+    made = machine()
+    made.changed(A, 1)
+    (taken,) = made.take(0, 100)
+    made.postpone(taken, 5_000)
+    assert take(made, 4_999) == []
+    assert take(made, 5_000) == [A.uid]
+
+
+def test_everything_is_read_again_once_changes_were_missed() -> None:
+    made = machine()
+    made.timer(A.uid, 10, TIMER)
+    made.changed(B, 1)
+    for known in made.take(10, 100):
+        read(known, 1)
+        if known.uid == A.uid:
+            made.finish(known, 500)
+    made.forget_all_read()
+    found = made.get(B.uid)
+    assert found is not None
+    made.finish(found, 500)
+    assert [known.loaded for known in made.take(600, 100)] == [None, None]
+
+
+async def test_starts_that_are_asked_for_wait_their_turn() -> None:
+    made = machine()
+    loop = asyncio.get_running_loop()
+    asked = [
+        Trigger(
+            request=coordinator_pb2.TriggerRequest(uid=A.uid, namespace="default", job="first"),
+            body=b"",
+            answer=loop.create_future(),
+        )
+        for _ in range(2)
+    ]
+    for trigger in asked:
+        made.ask(trigger)
+    (known,) = made.take(0, 100)
+    assert known.triggers.popleft() is asked[0]
+    made.finish(known, None)
+    assert take(made) == [A.uid]
+    assert list(made.drain()) == [asked[1]]

@@ -1,0 +1,144 @@
+"""What one look at a job writes and compares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from sexton.internal.v1 import records_pb2 as pb
+from sexton.v1 import job_pb2, run_pb2
+from sexton_coordinator.jobs_store import LoadedJob, Version
+from sexton_coordinator.leader.steps import ROOM_OPS, OversizedError, Planner, Step
+from sexton_coordinator.writes import JobName
+from sexton_core.policy import Job, create
+from sexton_core.schedules import JobIdentity, ScheduleCache
+from sexton_records.spec import decode_definition
+from sexton_runtime.kv.types import Compare, Delete, Limits, Put, Target
+from sexton_store.contract import LIMITS
+
+NAME = JobName("default", "job", "abcdefghijklmnopqrstuvwx", 0)
+S = 1_000_000_000
+T0 = 1_796_083_200 * S
+TRACE = "00-" + "1" * 32 + "-" + "2" * 16 + "-01"
+
+
+def job(command: str = "true", **fields: Any) -> LoadedJob:
+    """A job created at T0 that asks for every tenth second."""
+    task = job_pb2.Task(shell=job_pb2.ShellTask(command=command))
+    schedules = [job_pb2.Schedule(every=job_pb2.Every(period=Duration(seconds=10)))]
+    spec = job_pb2.JobSpec(**({"task": task, "schedules": schedules} | fields))
+    identity = JobIdentity(namespace="default", name="job", uid=NAME.uid, since=T0)
+    version = Version(spec, decode_definition(spec, 1, identity, ScheduleCache()))
+    core = Job(
+        namespace="default",
+        name="job",
+        uid=NAME.uid,
+        created_at=T0,
+        definitions=(version.definition,),
+    )
+    change = create(core, T0)
+    record = pb.JobRecord(uid=NAME.uid, version=1, spec=spec)
+    return LoadedJob(NAME, core, change.state, 7, change.next_due, record, 7, {1: version}, b"")
+
+
+def planner(limits: Limits = LIMITS) -> Planner:
+    return Planner(queue_shards=1, limits=limits, traceparent=lambda: TRACE)
+
+
+def plan(loaded: LoadedJob, now: int, ended: set[str] | None = None) -> Step:
+    return planner().plan(loaded, now, ended or set())
+
+
+def test_a_fire_is_one_transaction_of_run_state_and_timer() -> None:
+    step = plan(job(), T0 + 10 * S)
+    assert step.txn is not None
+    handle = b"active/000/default/100/01796083210000000000/%s/t20261201T000010Z-abcdefgh"
+    handle %= NAME.uid.encode()
+    assert step.txn.compares == (
+        Compare(NAME.state_key, Target.MOD_REVISION, 7),
+        Compare(handle, Target.MOD_REVISION, 0),
+    )
+    assert [(type(op), op.key) for op in step.txn.then] == [
+        (Put, handle),
+        (Put, NAME.state_key),
+        (Put, b"timers/000/01796083220000000000/" + NAME.uid.encode()),
+        (Delete, b"timers/000/01796083210000000000/" + NAME.uid.encode()),
+    ]
+    assert step.txn.not_before_ns == T0 + 10 * S
+    (created,) = step.created
+    record = pb.RunRecord.FromString(created.record)
+    assert record.traceparent == TRACE
+    assert record.template.task.shell.command == "true"
+    assert record.state == run_pb2.RUN_STATE_WAITING
+
+
+def test_before_its_time_nothing_is_written() -> None:
+    step = plan(job(), T0 + 9 * S)
+    assert step.txn is None
+    assert step.verdict.next_due == T0 + 10 * S
+
+
+def test_a_skip_rests_on_the_run_that_is_live_and_is_never_early() -> None:
+    first = plan(job(), T0 + 10 * S)
+    second = plan(first.after(8), T0 + 20 * S)
+    assert second.txn is not None
+    assert second.requires == {1: "t20261201T000010Z-abcdefgh"}
+    assert second.txn.compares == (
+        Compare(NAME.state_key, Target.MOD_REVISION, 8),
+        Compare(first.created[0].handle, Target.EXISTS, operand=True),
+    )
+    assert second.created == ()
+    assert second.txn.not_before_ns == T0 + 20 * S
+    fired = plan(first.after(8), T0 + 20 * S, {"t20261201T000010Z-abcdefgh"})
+    assert len(fired.created) == 1
+
+
+def test_a_timer_that_stands_elsewhere_is_put_where_it_belongs() -> None:
+    moved = plan(job()._replace(timer=T0 + 5 * S), T0 + 5 * S)
+    assert moved.txn is not None
+    assert moved.writes_state
+    assert not moved.verdict.changed
+    timers = [op for op in moved.txn.then if op.key.startswith(b"timers/")]
+    assert [type(op) for op in timers] == [Put, Delete]
+    forced = planner().plan(job(), T0 + 5 * S, set(), force=True)
+    assert forced.txn is not None
+    assert [type(op) for op in forced.txn.then] == [Put, Put]
+
+
+def test_a_newer_start_asks_for_the_end_of_the_live_run() -> None:
+    cancelling = job(overlap=job_pb2.OVERLAP_POLICY_CANCEL_OTHER)
+    first = plan(cancelling, T0 + 10 * S)
+    second = plan(first.after(8), T0 + 20 * S)
+    ((shard, end),) = second.ends
+    assert (shard, end.handle) == (0, first.created[0].handle)
+    assert end.mode == run_pb2.CANCEL_MODE_CANCEL
+    again = plan(second.after(9), T0 + 21 * S)
+    assert again.txn is None
+    assert again.ends == second.ends  # repeated by every look
+
+
+@pytest.mark.parametrize("size", [10, 30_000])
+def test_a_transaction_never_outgrows_the_store(size: int) -> None:
+    catch_up = job_pb2.CatchUp(
+        policy=job_pb2.CatchUp.POLICY_ALL, window=Duration(seconds=3_600), max=1_000
+    )
+    loaded = job("x" * size, overlap=job_pb2.OVERLAP_POLICY_ALLOW_ALL, catch_up=catch_up)
+    now = T0 + 3_000 * S
+    runs = 0
+    for revision in range(8, 100):
+        step = plan(loaded, now)
+        if step.txn is None:
+            break
+        assert len(step.txn.compares) + len(step.txn.then) + ROOM_OPS <= LIMITS.max_ops_per_txn
+        assert sum(len(op.value) for op in step.txn.then if isinstance(op, Put)) < 2**20
+        runs += len(step.created)
+        loaded = step.after(revision)
+    assert runs == 300
+    assert len(loaded.state.live) == 300
+
+
+def test_what_can_not_be_written_at_all_is_said() -> None:
+    with pytest.raises(OversizedError):
+        planner(LIMITS._replace(max_txn_bytes=5_000)).plan(job("x" * 9_000), T0 + 10 * S, set())
