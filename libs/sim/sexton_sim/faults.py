@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from sexton_sim.workload import LEASE_TTL_S
 if TYPE_CHECKING:
     from sexton_sim.simulation import Host, Simulation
 
+Weighted = tuple[float, Callable[[], None]]
 ROUGH = LinkProfile(latency_s=0.001, jitter_s=0.02, stall_p=0.02, reset_p=0.004, duplicate_p=0.03)
 """A bad network: packets lost, connections reset, requests that come twice."""
 _CALLBACKS = 150
@@ -46,13 +47,13 @@ class FaultPlan:
     change_rate: float = 1.0
 
 
-def swarm(rng: random.Random) -> FaultPlan:
+def swarm(rng: random.Random, plan: type[FaultPlan] = FaultPlan) -> FaultPlan:
     """Draws a plan: some kinds of fault alone and often find what all of them together hide."""
     mean_pause_s = rng.choice((0.5, 1.0, 2.5, 6.0))
-    kinds = [field.name for field in fields(FaultPlan) if field.name != "mean_pause_s"]
+    kinds = [field.name for field in fields(plan) if field.name != "mean_pause_s"]
     share = rng.choice((0.2, 0.5, 1.0))
     chosen = [kind for kind in kinds if rng.random() < share] or [rng.choice(kinds)]
-    return FaultPlan(
+    return plan(
         mean_pause_s=mean_pause_s,
         **{kind: rng.uniform(0.5, 2.0) if kind in chosen else 0.0 for kind in kinds},
     )
@@ -69,7 +70,7 @@ class Injector:
         self._random = random.Random(f"faults-{world.seed}")  # noqa: S311 - determinism
         self._healers: list[Callable[[], None]] = []
         plan = world.faults
-        faults = (
+        faults: list[Weighted] = [
             (plan.crash_store, self._crash_store),
             (plan.crash_in_commit, self._crash_in_commit),
             (plan.crash_member, self._crash_member),
@@ -86,9 +87,14 @@ class Injector:
             (plan.failing_disk, self._fail_disk),
             (plan.jump_wall, self._jump_wall),
             (plan.change_rate, self._change_rate),
-        )
+            *self.more_faults(),
+        ]
         self._faults = [fault for weight, fault in faults if weight > 0]
         self._weights = [weight for weight, _ in faults if weight > 0]
+
+    def more_faults(self) -> Sequence[Weighted]:
+        """Gives what only this kind of world has, each with its weight."""
+        return ()
 
     async def run(self, duration_s: float) -> None:
         """Injects faults for so long."""

@@ -1,0 +1,144 @@
+"""What a simulated mesh is made of, and what its jobs are like."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from google.protobuf.duration_pb2 import Duration
+
+from sexton.v1 import job_pb2 as pb
+from sexton_sim.faults import FaultPlan, swarm
+from sexton_sim.mesh.executor import Behaviour
+from sexton_store.contract import EngineConfig
+
+NAMESPACE = "default"
+QUEUES = ("default", "side")
+DrawSpec = Callable[[random.Random], pb.JobSpec]
+
+_OVERLAPS = tuple(pb.OverlapPolicy.values())[1:]
+_CATCH_UPS = tuple(pb.CatchUp.Policy.values())[1:]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeshFaults(FaultPlan):
+    """Besides what is done to every world."""
+
+    stop_member: float = 2.0
+    """SIGTERM, and a start a little later."""
+    crash_pair: float = 1.0
+    """Two at once: a worker and an owner, a leader and the store, ..."""
+    sever: float = 1.0
+    """All links of one process, one way."""
+
+
+def draw_spec(rng: random.Random) -> pb.JobSpec:
+    """Draws a definition: every overlap and catch-up policy, short periods, all kinds of tasks."""
+    behaviour = Behaviour(
+        lasts_s=rng.choice((0.05, 0.3, 1.0, 2.5, 6.0)),
+        fails_p=rng.choice((0.0, 0.0, 0.2, 0.7)),
+        stubborn=rng.random() < 0.1,
+    )
+    spec = pb.JobSpec(
+        task=pb.Task(shell=pb.ShellTask(command=behaviour.command())),
+        queue=rng.choice(QUEUES),
+        priority=rng.choice((0, 0, 50, 100)),
+        overlap=rng.choice(_OVERLAPS),
+        catch_up=_draw_catch_up(rng),
+        timeout=Duration(seconds=rng.choice((4, 600))),
+        retry=pb.Retry(
+            max_attempts=rng.choice((1, 2, 4)),
+            max_deliveries=rng.choice((4, 10)),
+            initial_backoff=Duration(nanos=rng.choice((100_000_000, 800_000_000))),
+            max_backoff=Duration(seconds=2),
+        ),
+    )
+    if rng.random() < 0.9:
+        spec.schedules.append(_draw_schedule(rng))
+        if rng.random() < 0.2:
+            spec.schedules.append(_draw_schedule(rng))
+        if rng.random() < 0.2:
+            for schedule in spec.schedules:
+                schedule.jitter.FromMilliseconds(700)
+    if rng.random() < 0.3:
+        spec.max_buffered = rng.choice((1, 2))
+    if rng.random() < 0.2:
+        spec.max_live = rng.choice((1, 2, 3))
+    if rng.random() < 0.2:
+        spec.exclusive = True
+    if rng.random() < 0.2:
+        spec.delivery = pb.DELIVERY_AT_MOST_ONCE
+        spec.retry.max_attempts = 1
+    if rng.random() < 0.1:
+        spec.start_within.FromSeconds(rng.choice((1, 5)))
+    if rng.random() < 0.1:
+        spec.deadline.FromSeconds(rng.choice((2, 20)))
+    return spec
+
+
+def _draw_catch_up(rng: random.Random) -> pb.CatchUp:
+    late_s = rng.choice((1, 3, 15))
+    catch_up = pb.CatchUp(policy=rng.choice(_CATCH_UPS), late_after=Duration(seconds=late_s))
+    if rng.random() < 0.5:
+        catch_up.window.FromSeconds(late_s + rng.choice((0, 5, 60)))
+    if rng.random() < 0.3:
+        catch_up.max = rng.choice((1, 3))
+    return catch_up
+
+
+def _draw_schedule(rng: random.Random) -> pb.Schedule:
+    period_s = rng.choice((1, 2, 3, 5, 10))
+    if rng.random() < 0.3:
+        schedule = pb.Schedule(cron=f"*/{period_s} * * * * *", time_zone="UTC")
+    else:
+        schedule = pb.Schedule(every=pb.Every(period=Duration(seconds=period_s)))
+    if rng.random() < 0.1:
+        schedule.max_runs = 3
+    if rng.random() < 0.1:
+        second = rng.randrange(0, 60, period_s)
+        schedule.exclude.append(pb.Calendar(name="rest", crons=[f"{second} * * * * *"]))
+    return schedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeshPlan:
+    """What a simulated mesh is made of."""
+
+    duration_s: float = 15.0
+    """How long faults are injected, and people change jobs."""
+    quiet_s: float = 8.0
+    """How long it runs on after everything has been healed."""
+    coordinators: int = 2
+    queues: int = 2
+    workers: int = 3
+    slots: int = 4
+    users: int = 2
+    jobs: int = 8
+    """Names that jobs can have. Each user creates its share at first."""
+    pause_s: float = 0.4
+    """Mean time between two calls of a user."""
+    session_ms: int = 4_000
+    max_running: str = ""
+    """Bounds on assigned runs by queue, as the queue's configuration has them."""
+    spec: DrawSpec = draw_spec
+    faults: FaultPlan = field(default_factory=MeshFaults)
+    engine: EngineConfig = field(default_factory=lambda: EngineConfig(history=True))
+
+
+def plan_of(seed: int, *, duration_s: float = 15.0) -> MeshPlan:
+    """Draws a seed's own plan: who takes part, how busy they are, what is done to them."""
+    rng = random.Random(f"mesh-plan-{seed}")  # noqa: S311 - determinism is the point
+    return MeshPlan(
+        duration_s=duration_s,
+        coordinators=rng.choice((2, 2, 3)),
+        workers=rng.randint(1, 4),
+        slots=rng.choice((1, 4, 20)),
+        users=rng.randint(1, 3),
+        jobs=rng.choice((3, 6, 10)),
+        pause_s=rng.choice((0.2, 0.6, 2.0)),
+        session_ms=rng.choice((2_000, 5_000, 30_000)),
+        max_running=rng.choice(("", "", "side=1", "default=2,side=1")),
+        faults=swarm(rng, MeshFaults),
+        engine=EngineConfig(history=True, watch_window_events=rng.choice((50, 1_000, 100_000))),
+    )
