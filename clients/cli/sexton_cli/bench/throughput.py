@@ -37,7 +37,7 @@ from sexton_runtime.secrets import Role, SecretsConfig, load_or_create_secrets
 AIM_RUNS_PER_S: Final = 2_000
 SLOTS: Final = "2000"
 """Of the worker: with fewer in flight the bound would be the number, not the machine."""
-_APPLIED_PER_S: Final = 150
+_APPLIED_PER_S: Final = 300
 """Jobs that any machine creates in a second: the first instant lies beyond their creation."""
 _BATCH: Final = 1_000
 _START_TIMEOUT_S: Final = 60.0
@@ -148,7 +148,7 @@ async def _mesh(place: Path) -> AsyncIterator[_Mesh]:
 
 async def _create(mesh: _Mesh, jobs: int, seconds: int) -> datetime:
     """Creates the jobs and gives the instant at which all of them are due for the first time."""
-    lead = timedelta(seconds=5 + jobs / _APPLIED_PER_S)
+    lead = timedelta(seconds=3 + jobs / _APPLIED_PER_S)
     first = (datetime.now(UTC) + lead).replace(microsecond=0)
     spec = JobSpec(
         task=PythonTask(tasks.NAME),
