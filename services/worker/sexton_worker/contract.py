@@ -19,8 +19,8 @@ MAX_TAIL_BYTES: Final = 16 * KIB
 """Of an attempt's output, the last part, which goes with its completion; also of a traceback."""
 MAX_MESSAGE_BYTES: Final = 4 * KIB
 """Of an error's message."""
-MAX_KIND_CHARACTERS: Final = 200
-"""Of an error's kind."""
+MAX_LABEL_BYTES: Final = 200
+"""Of an error's kind, and of a message about progress."""
 
 SHELL: Final = "shell"
 HTTP: Final = "http"
@@ -98,10 +98,10 @@ class Ended(NamedTuple):
 
     @classmethod
     def failure(cls, kind: str, message: str, detail: str = "", output_tail: str = "") -> Ended:
-        """Makes a failure; what is too long is cut."""
+        """Makes a failure; what is too long is cut, what can't be written is replaced."""
         return cls(
             succeeded=False,
-            kind=kind[:MAX_KIND_CHARACTERS],
+            kind=label(kind),
             message=head(message, MAX_MESSAGE_BYTES),
             detail=tail(detail, MAX_TAIL_BYTES),
             output_tail=output_tail,
@@ -169,6 +169,11 @@ def head(text: str, limit: int) -> str:
     """Gives the first part of a text, at most `limit` bytes of UTF-8."""
     data = text.encode("utf-8", "replace")
     return data[:limit].decode("utf-8", "ignore")
+
+
+def label(text: str) -> str:
+    """Gives a text as the queue takes it where it is short: without NUL."""
+    return head(text.replace("\0", ""), MAX_LABEL_BYTES)
 
 
 def tail(text: str, limit: int) -> str:

@@ -45,23 +45,25 @@ def make_context(
 
 def call(task: Task, args_json: str, context: Context, kept: Tail) -> Ended:
     """Calls a function and waits for its end. Raises nothing, whatever the function raises."""
+    given: dict[str, Any] = {}
     try:
         set_context(context)
         given = _arguments(task, args_json, context)
         return _succeed(task.function(**given), kept)
     except BaseException as error:  # noqa: BLE001 - SystemExit too is only the task's own end
-        return _fail(error, kept)
+        return _fail(_explained(error, task, given), kept)
 
 
 async def call_async(task: Task, args_json: str, context: Context, kept: Tail) -> Ended:
     """Awaits a coroutine function. Raises nothing, whatever the function raises."""
+    given: dict[str, Any] = {}
     try:
         set_context(context)
         given = _arguments(task, args_json, context)
         coroutine: Coroutine[Any, Any, Any] = task.function(**given)
         return _succeed(await coroutine, kept)
     except BaseException as error:  # noqa: BLE001 - SystemExit would end the loop of all tasks
-        return _fail(error, kept)
+        return _fail(_explained(error, task, given), kept)
 
 
 class _UnusableError(Exception):
@@ -74,19 +76,27 @@ class _UnusableError(Exception):
 
 def _arguments(task: Task, args_json: str, context: Context) -> dict[str, Any]:
     try:
-        given = json.loads(args_json) if args_json else {}
+        given: object = json.loads(args_json) if args_json else {}
     except (ValueError, RecursionError) as error:
         raise _UnusableError("arguments", f"the arguments are not JSON: {error}") from None
-    if not isinstance(given, Mapping):
+    if not isinstance(given, dict):
         raise _UnusableError("arguments", "the arguments are no JSON object")
-    given = dict(given)
-    try:
-        task.bind(given)
-    except TypeError as error:
-        raise _UnusableError("arguments", f"{task.name}: {error}") from None
     if task.context_parameter is not None:
         given[task.context_parameter] = context
     return given
+
+
+def _explained(error: BaseException, task: Task, given: Mapping[str, Any]) -> BaseException:
+    """Tells arguments that do not fit from a TypeError of the function's own.
+
+    Looked at afterwards, because it takes longer than many functions do.
+    """
+    if isinstance(error, TypeError):
+        try:
+            task.bind(given)
+        except TypeError as misfit:
+            return _UnusableError("arguments", f"{task.name}: {misfit}")
+    return error
 
 
 def _succeed(result: object, kept: Tail) -> Ended:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from sexton_worker.contract import Ended, Order, PythonWork, ShellWork
+from sexton_worker.contract import MAX_RESULT_BYTES, Ended, Order, PythonWork, ShellWork, head
 from sexton_worker.environment import (
     EnvironmentProblem,
     process_variables,
@@ -51,7 +51,7 @@ class ProcessResult:
         if isinstance(progress, list) and len(progress) == 2:
             fraction, text = progress
             if isinstance(fraction, float | int):
-                self.on_progress(float(fraction), str(text)[:200])
+                self.on_progress(float(fraction), str(text))
         elif isinstance(message.get("ended"), dict):
             self.said = message["ended"]
 
@@ -61,7 +61,7 @@ class ProcessResult:
             return command_ended(end, unsaid="it ended without a result")
         said = {name: str(self.said.get(name, "")) for name in ("kind", "message", "detail")}
         if self.said.get("succeeded") is True:
-            result = str(self.said.get("result_json", ""))
+            result = head(str(self.said.get("result_json", "")), MAX_RESULT_BYTES)
             return Ended(succeeded=True, result_json=result, output_tail=end.output_tail)
         return Ended.failure(said["kind"], said["message"], said["detail"], end.output_tail)
 

@@ -30,7 +30,7 @@ MAX_RESULT_PIPE_BYTES: Final = 512 * KIB
 """Of what one process may say about its result; beyond this it counts as having said nothing."""
 
 _READ_BYTES: Final = 64 * KIB
-_STOP_S: Final = 5.0
+_RESTART_S: Final = 0.1
 _SHIM: Final = Path(__file__).parents[1] / "shim.py"
 
 _log = structlog.get_logger(__name__)
@@ -261,8 +261,12 @@ class ShimClient:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=0)
         _log.error("The shim has been killed; another one is started.", action="restart_shim")
-        self.start()
-        self._send_requests()
+        asyncio.get_running_loop().call_later(_RESTART_S, self._restart)
+
+    def _restart(self) -> None:
+        if not self._stopping:
+            self.start()
+            self._send_requests()
 
     def _forget_control(self) -> None:
         if self._control is not None:

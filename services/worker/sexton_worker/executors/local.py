@@ -22,6 +22,7 @@ from sexton_worker.contract import (
     OtherWork,
     PythonWork,
     ShellWork,
+    label,
 )
 from sexton_worker.executors.commands import (
     ProcessResult,
@@ -141,7 +142,8 @@ class LocalExecutor:
     def progressed(self, token: int, fraction: float, message: str) -> None:
         """Passes on how far a function is."""
         assert self._listener is not None
-        self._listener.progressed(token, fraction, message)
+        if 0 <= fraction <= 1:
+            self._listener.progressed(token, fraction, label(message))
 
     # Inside
 
