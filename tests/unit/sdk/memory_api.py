@@ -18,10 +18,10 @@ from sexton import errors
 from sexton._error_table import to_status
 from sexton.v1 import job_pb2, run_pb2, scheduler_pb2, scheduler_pb2_grpc
 from sexton_core.errors import FieldError
-from sexton_core.instants import from_datetime
+from sexton_core.instants import DAY, from_datetime
 from sexton_core.schedules import JobIdentity, ScheduleCache
 from sexton_records.spec import canonical, decode_definition
-from sexton_records.times import timestamp
+from sexton_records.times import instant_of, timestamp
 
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
 UID = "0a1b2c3d4e5f60718293a4b5"
@@ -212,8 +212,8 @@ class MemoryApi(
                 ],
                 decision="fired",
                 forecast=True,
-                previous_time=at(NOW),
-                following_time=at(NOW + timedelta(days=1)),
+                previous_time=timestamp(instant_of(request.time) - DAY),
+                following_time=timestamp(instant_of(request.time) + DAY),
             )
 
     # Runs
