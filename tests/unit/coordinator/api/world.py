@@ -65,13 +65,20 @@ class World(Mesh):
         queue = {name: options.pop(name) for name in ("lasts_s", "deaf") if name in options}
         super().__init__(seed, **options)
         self.queue = Queue(mesh=self, **queue)
+        self._channels: list[PolicyChannel] = []
 
     def connect(self, name: str = "coordinator-1") -> None:
         """Directs the stubs to a coordinator."""
-        self.channel = PolicyChannel(self.transport.channel(COORDINATORS[name]))
-        self.jobs_api = JobServiceStub(self.channel)
-        self.runs_api = RunServiceStub(self.channel)
-        self.mesh_api = MeshServiceStub(self.channel)
+        channel = self.open_channel(COORDINATORS[name])
+        self.jobs_api = JobServiceStub(channel)
+        self.runs_api = RunServiceStub(channel)
+        self.mesh_api = MeshServiceStub(channel)
+
+    def open_channel(self, address: str) -> PolicyChannel:
+        """Opens a channel that lives as long as the world."""
+        channel = PolicyChannel(self.transport.channel(address))
+        self._channels.append(channel)
+        return channel
 
     async def make(self, name: str = JOB, **fields: Any) -> job_pb2.Job:
         """Creates a job through the API."""
