@@ -68,7 +68,8 @@ class Calls:
         self._settings = settings
         self._wire = wire
         self._replicas = _Replicas(settings.addresses)
-        self._randomness = randomness or random.Random()  # noqa: S311 - spreads repetitions
+        # The system's: two processes forked from one would make the same ids from a state.
+        self._randomness = randomness or random.SystemRandom()
 
     async def unary(self, call: Call, *, idempotent: bool, timeout_s: float | None = None) -> Any:
         """Makes a call with one answer.
@@ -115,6 +116,10 @@ class Calls:
         except errors.Unavailable:
             self._replicas.skip(address)
             raise
+
+    def new_id(self) -> str:
+        """Makes a request id."""
+        return f"{self._randomness.getrandbits(128):032x}"
 
     @property
     def wire(self) -> Wire:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeAlias
@@ -68,7 +67,7 @@ class AsyncJobs:
         """
         request = scheduler_pb2.CreateJobRequest(
             job=job_pb2.Job(name=self._name(name), spec=_spec(spec)),
-            request_id=request_id or _new_id(),
+            request_id=request_id or self._calls.new_id(),
             validate_only=dry_run,
         )
         return messages.job_of((await self._call("CreateJob", request, timeout_s=timeout_s)).job)
@@ -261,7 +260,7 @@ class AsyncJobs:
             timeout_s: of the call, repetitions included.
         """
         request = scheduler_pb2.TriggerJobRequest(
-            name=self._name(job), request_id=request_id or _new_id()
+            name=self._name(job), request_id=request_id or self._calls.new_id()
         )
         if overlap is not None:
             request.overlap = OVERLAPS.message(overlap)
@@ -294,7 +293,3 @@ class AsyncJobs:
 
 def _spec(spec: SpecLike) -> job_pb2.JobSpec:
     return spec_message(spec) if isinstance(spec, JobSpec) else spec
-
-
-def _new_id() -> str:
-    return uuid.uuid4().hex

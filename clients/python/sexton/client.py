@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from types import MethodType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 from grpc import aio
 
@@ -30,6 +32,7 @@ class _Connection:
         wire: Wire,
         address: str | Sequence[str] | None,
         *,
+        randomness: random.Random | None,
         namespace: str | None,
         secret: str | None,
         secret_file: str | os.PathLike[str] | None,
@@ -44,7 +47,7 @@ class _Connection:
             timeout_s=timeout_s,
             retry_for_s=retry_for_s,
         )
-        self.calls = Calls(self.settings, wire)
+        self.calls = Calls(self.settings, wire, randomness)
         self.jobs = AsyncJobs(self.calls, self.settings.namespace)
         self.runs = AsyncRuns(self.calls, self.settings.namespace)
 
@@ -79,6 +82,7 @@ class AsyncClient:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         retry_for_s: float = DEFAULT_RETRY_FOR_S,
         open_channel: Callable[[str], aio.Channel] | None = None,
+        randomness: random.Random | None = None,
     ) -> None:
         """Connects to nothing yet.
 
@@ -90,6 +94,7 @@ class AsyncClient:
             timeout_s: deadline of each call that is given none.
             retry_for_s: how long a call that may be repeated is repeated while none serves.
             open_channel: makes the channel to an address, for TLS or a network of one's own.
+            randomness: makes request ids and spreads repetitions; None: the system's.
 
         Raises:
             InvalidArgument, Unauthenticated: what was given or found can't be used.
@@ -97,6 +102,7 @@ class AsyncClient:
         self._connection = _Connection(
             AioWire(open_channel),
             address,
+            randomness=randomness,
             namespace=namespace,
             secret=secret,
             secret_file=secret_file,
@@ -140,11 +146,11 @@ class _Blocking(Generic[P, R]):
     def __get__(self, part: _Part | None, owner: type) -> Self | Callable[P, R]:
         if part is None:
             return self
-        target = part.target
+        method = cast("Callable[P, Coroutine[Any, Any, R]]", MethodType(self._method, part.target))
 
-        @wraps(self._method)
+        @wraps(method)
         def blocking(*args: P.args, **kwargs: P.kwargs) -> R:
-            return drive(self._method(target, *args, **kwargs))
+            return drive(method(*args, **kwargs))
 
         return blocking
 
@@ -163,11 +169,11 @@ class _BlockingIterator(Generic[P, R]):
     def __get__(self, part: _Part | None, owner: type) -> Self | Callable[P, Iterator[R]]:
         if part is None:
             return self
-        target = part.target
+        method = cast("Callable[P, AsyncIterator[R]]", MethodType(self._method, part.target))
 
-        @wraps(self._method)
+        @wraps(method)
         def blocking(*args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
-            return drive_all(self._method(target, *args, **kwargs))
+            return drive_all(method(*args, **kwargs))
 
         return blocking
 
@@ -232,6 +238,7 @@ class Client:
         self._connection = _Connection(
             BlockingWire(),
             address,
+            randomness=None,
             namespace=namespace,
             secret=secret,
             secret_file=secret_file,

@@ -155,10 +155,18 @@ def test_a_trigger_names_its_run_and_is_one_run_however_often_it_is_sent(sexton,
     assert sexton("jobs", "trigger", "nightly", "--request-id", "release-7", "-o", "name") == first
 
 
-def test_a_trigger_that_starts_nothing_says_why(sexton, data, mesh):
+def test_a_trigger_that_starts_nothing_yet_says_what_it_waits_for(sexton, data, mesh):
     arguments = ("jobs", "trigger", "nightly", "--overlap", "buffer_one")
-    assert sexton(*arguments)[1] == "nightly: no run was started: buffered, run t1 is live\n"
+    assert sexton(*arguments)[1] == "nightly: a start waits: run t1 is live\n"
+    assert sexton(*arguments, "-o", "name") == (0, "", "")
     assert data(*arguments) == {"run": None, "decision": "buffered", "reason": "run t1 is live"}
+
+
+@pytest.mark.parametrize("output", ["table", "json", "yaml", "name"])
+def test_a_trigger_that_starts_nothing_is_refused_with_the_reason(sexton, mesh, output):
+    code, out, err = sexton("jobs", "trigger", "nightly", "--overlap", "skip", "-o", output)
+    assert (code, bool(out)) == (4, output in ("json", "yaml"))
+    assert err == "sexton: nightly: no run was started: skipped, run t1 is live\n"
 
 
 def test_a_job_is_deleted(sexton, mesh):

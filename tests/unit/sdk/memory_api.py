@@ -178,6 +178,8 @@ class MemoryApi(
         with self._answering("TriggerJob", context):
             job = self._job(request.name)
             name = f"{job.name}/runs/m20261129T120000Z-{request.request_id[:8]}"
+            if request.overlap == job_pb2.OVERLAP_POLICY_SKIP:
+                return scheduler_pb2.TriggerJobResponse(decision="skipped", reason="run t1 is live")
             if request.overlap == job_pb2.OVERLAP_POLICY_BUFFER_ONE:
                 return scheduler_pb2.TriggerJobResponse(
                     decision="buffered", reason="run t1 is live"

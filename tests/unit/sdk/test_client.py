@@ -1,6 +1,7 @@
 """What a caller of the SDK sees, of the blocking client and of the asynchronous one."""
 
 import asyncio
+import inspect
 import threading
 from contextlib import aclosing
 from dataclasses import replace
@@ -221,6 +222,13 @@ def test_a_secret_is_sent_and_a_wrong_one_is_refused():
                 pytest.raises(errors.Unauthenticated),
             ):
                 client.jobs.get("nightly")
+
+
+def test_a_blocking_call_shows_the_signature_and_the_words_of_the_asynchronous_one(client):
+    assert str(inspect.signature(client.jobs.pause)) == (
+        "(job: 'JobRef', *, reason: 'str' = '', timeout_s: 'float | None' = None) -> 'Job'"
+    )
+    assert client.jobs.pause.__doc__.startswith("Stops new starts.")
 
 
 def test_a_client_can_be_used_from_several_threads(client):

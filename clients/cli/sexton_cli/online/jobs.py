@@ -11,13 +11,15 @@ from sexton import errors
 from sexton.client import Client
 from sexton.jobs import Explanation, Job, Triggered
 from sexton.schedules import At, CalendarInterval, Cron, Every, RRule, Schedule
-from sexton_cli.errors import NotFound
+from sexton_cli.errors import NotFound, Refused
 from sexton_cli.jobfile import file_of
 from sexton_cli.jobfile.write import fields_of
 from sexton_cli.online import runs, times
 from sexton_cli.output import ListFormat, print_data, print_line, print_table
 from sexton_cli.yaml_text import yaml_text
 
+_WAITS = "buffered"
+"""The decision of a start that becomes a run when the runs before it have ended."""
 _LOOKED_AT = 2_000
 """Jobs among which a name that does not exist is looked for."""
 
@@ -55,22 +57,27 @@ def show(job: Job, output: ListFormat) -> None:
 
 
 def show_triggered(done: Triggered, job: str, output: ListFormat) -> None:
-    """Prints what became of a start."""
-    if done.run is not None and output is ListFormat.NAME:
-        print_line(done.run.full_name)
-        return
+    """Prints what became of a start.
+
+    Raises:
+        Refused: no run was started, and none waits.
+    """
+    run = done.run
     data = {
-        "run": None if done.run is None else done.run.full_name,
+        "run": None if run is None else run.full_name,
         "decision": done.decision or "fired",
         "reason": done.reason,
     }
-    if output is not ListFormat.NAME and print_data(data, output):
-        return
-    if done.run is None:
-        print_line(f"{job}: no run was started: {done.decision}, {done.reason}")
-    else:
-        print_line(f"{done.run.full_name}: {done.run.state.value}")
-        print_line(f"to follow it: sexton runs wait {done.run.full_name}")
+    if run is not None and output is ListFormat.NAME:
+        print_line(run.full_name)
+    elif output is not ListFormat.NAME and not print_data(data, output):
+        if run is not None:
+            print_line(f"{run.full_name}: {run.state.value}")
+            print_line(f"to follow it: sexton runs wait {run.full_name}")
+        elif done.decision == _WAITS:
+            print_line(f"{job}: a start waits: {done.reason}")
+    if run is None and done.decision != _WAITS:
+        raise Refused(f"{job}: no run was started: {done.decision}, {done.reason}")
 
 
 def show_explanation(job: str, found: Explanation, zone: str, output: ListFormat) -> None:

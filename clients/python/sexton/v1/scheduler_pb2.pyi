@@ -85,7 +85,9 @@ class CreateJobRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """1 to 128 printable characters, unique per intention. Empty: the call is not made idempotent."""
+    """1 to 128 printable characters, unique per intention in the namespace. Empty: the call is not
+    made idempotent.
+    """
     validate_only: _builtins.bool
     """Validates and answers, and writes nothing."""
     @_builtins.property
@@ -227,7 +229,7 @@ class ListJobsResponse(_message.Message):
     """Token of the next page; empty: this was the last."""
     @_builtins.property
     def jobs(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.Job]:
-        """In order of name."""
+        """In order of name. Where few jobs have the prefix, a page may be short and yet not the last."""
 
     def __init__(
         self,
@@ -444,11 +446,13 @@ class AppliedJob(_message.Message):
     """What was done."""
     @_builtins.property
     def job(self) -> _job_pb2.Job:
-        """As it now stands (with validate_only: as it would)."""
+        """As it now stands (with validate_only: as it would). In an answer that would grow beyond 4 MiB,
+        what GetJob tells too is left out of the later jobs: definition, source, live runs, warnings.
+        """
 
     @_builtins.property
     def changed_paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Paths below `spec` that changed."""
+        """Paths below `spec` that changed; `*` where naming them would make the answer too large."""
 
     def __init__(
         self,
@@ -577,7 +581,9 @@ class TriggerJobRequest(_message.Message):
     name: _builtins.str
     """`namespaces/{namespace}/jobs/{job}`."""
     request_id: _builtins.str
-    """1 to 128 printable characters, unique per intention: the run's id is made of it. Required."""
+    """1 to 128 printable characters, unique per intention in the namespace: the run's id is made of
+    it. Required.
+    """
     overlap: _job_pb2.OverlapPolicy.ValueType
     """Overrides the job's overlap policy for this start."""
     def __init__(
@@ -855,7 +861,10 @@ class ListRunsResponse(_message.Message):
     """Token of the next page; empty: this was the last."""
     @_builtins.property
     def runs(self) -> _containers.RepeatedCompositeFieldContainer[_run_pb2.Run]:
-        """Live runs first, then ended ones, newest first."""
+        """Live runs first, then ended ones, newest first: of one job by the time in their ids, those of
+        backfills last; of a namespace, or of all, by when they ended. Where few runs fit the filters,
+        a page may be short, or empty, and yet not the last.
+        """
 
     def __init__(
         self,

@@ -550,7 +550,7 @@ class RunServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListRuns(self, request, context):
-        """Lists runs, newest first. Idempotent.
+        """Lists runs: those in flight first, then those that ended, newest first. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -573,7 +573,9 @@ class RunServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchRuns(self, request, context):
-        """Streams a run, or all runs of a job or namespace: first each as it stands, then each change.
+        """Streams a run until it has ended, or the runs of a job or namespace: first each that is in
+        flight as it stands, then each change, without end. UNAVAILABLE when the replica stops,
+        RESOURCE_EXHAUSTED when the caller reads too slowly: watch again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -199,7 +199,7 @@ class RunServiceStub:
     GetRun: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.GetRunRequest, _scheduler_pb2.GetRunResponse]
     """Reads a run. Idempotent."""
     ListRuns: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.ListRunsRequest, _scheduler_pb2.ListRunsResponse]
-    """Lists runs, newest first. Idempotent."""
+    """Lists runs: those in flight first, then those that ended, newest first. Idempotent."""
     CancelRun: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.CancelRunRequest, _scheduler_pb2.CancelRunResponse]
     """Asks a run to end: waiting ones at once, running ones when their worker has ended them. The
     completion that arrives first wins. Idempotent.
@@ -209,7 +209,10 @@ class RunServiceStub:
     Idempotent.
     """
     WatchRuns: _grpc.UnaryStreamMultiCallable[_scheduler_pb2.WatchRunsRequest, _scheduler_pb2.WatchRunsResponse]
-    """Streams a run, or all runs of a job or namespace: first each as it stands, then each change."""
+    """Streams a run until it has ended, or the runs of a job or namespace: first each that is in
+    flight as it stands, then each change, without end. UNAVAILABLE when the replica stops,
+    RESOURCE_EXHAUSTED when the caller reads too slowly: watch again.
+    """
 
 @_typing.type_check_only
 class RunServiceAsyncStub(RunServiceStub):
@@ -219,7 +222,7 @@ class RunServiceAsyncStub(RunServiceStub):
     GetRun: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.GetRunRequest, _scheduler_pb2.GetRunResponse]  # type: ignore[assignment]
     """Reads a run. Idempotent."""
     ListRuns: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.ListRunsRequest, _scheduler_pb2.ListRunsResponse]  # type: ignore[assignment]
-    """Lists runs, newest first. Idempotent."""
+    """Lists runs: those in flight first, then those that ended, newest first. Idempotent."""
     CancelRun: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.CancelRunRequest, _scheduler_pb2.CancelRunResponse]  # type: ignore[assignment]
     """Asks a run to end: waiting ones at once, running ones when their worker has ended them. The
     completion that arrives first wins. Idempotent.
@@ -229,7 +232,10 @@ class RunServiceAsyncStub(RunServiceStub):
     Idempotent.
     """
     WatchRuns: _aio.UnaryStreamMultiCallable[_scheduler_pb2.WatchRunsRequest, _scheduler_pb2.WatchRunsResponse]  # type: ignore[assignment]
-    """Streams a run, or all runs of a job or namespace: first each as it stands, then each change."""
+    """Streams a run until it has ended, or the runs of a job or namespace: first each that is in
+    flight as it stands, then each change, without end. UNAVAILABLE when the replica stops,
+    RESOURCE_EXHAUSTED when the caller reads too slowly: watch again.
+    """
 
 class RunServiceServicer(metaclass=_abc_1.ABCMeta):
     """RunService follows and ends runs."""
@@ -248,7 +254,7 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_pb2.ListRunsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_pb2.ListRunsResponse, _abc.Awaitable[_scheduler_pb2.ListRunsResponse]]:
-        """Lists runs, newest first. Idempotent."""
+        """Lists runs: those in flight first, then those that ended, newest first. Idempotent."""
 
     @_abc_1.abstractmethod
     def CancelRun(
@@ -276,7 +282,10 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_pb2.WatchRunsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_scheduler_pb2.WatchRunsResponse], _abc.AsyncIterator[_scheduler_pb2.WatchRunsResponse]]:
-        """Streams a run, or all runs of a job or namespace: first each as it stands, then each change."""
+        """Streams a run until it has ended, or the runs of a job or namespace: first each that is in
+        flight as it stands, then each change, without end. UNAVAILABLE when the replica stops,
+        RESOURCE_EXHAUSTED when the caller reads too slowly: watch again.
+        """
 
 def add_RunServiceServicer_to_server(servicer: RunServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

@@ -123,7 +123,9 @@ class StoreServiceServicer:
 
     def Get(self, request, context):
         """Reads up to `Limits.max_keys_per_get` keys from one snapshot. Idempotent. Linearizable: it sees
-        every commit that was acknowledged before the call was received.
+        every commit that was acknowledged before the call was received. Keys and values that together
+        pass `Limits.max_page_bytes` are refused (RESOURCE_EXHAUSTED, ERROR_REASON_TOO_LARGE): ask for
+        fewer keys.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -46,7 +46,9 @@ class StoreServiceStub:
     def __new__(cls, channel: _aio.Channel) -> StoreServiceAsyncStub: ...
     Get: _grpc.UnaryUnaryMultiCallable[_store_pb2.GetRequest, _store_pb2.GetResponse]
     """Reads up to `Limits.max_keys_per_get` keys from one snapshot. Idempotent. Linearizable: it sees
-    every commit that was acknowledged before the call was received.
+    every commit that was acknowledged before the call was received. Keys and values that together
+    pass `Limits.max_page_bytes` are refused (RESOURCE_EXHAUSTED, ERROR_REASON_TOO_LARGE): ask for
+    fewer keys.
     """
     Scan: _grpc.UnaryUnaryMultiCallable[_store_pb2.ScanRequest, _store_pb2.ScanResponse]
     """Reads one page of a range from one snapshot. Idempotent, linearizable. A consistent whole is
@@ -122,7 +124,9 @@ class StoreServiceAsyncStub(StoreServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Get: _aio.UnaryUnaryMultiCallable[_store_pb2.GetRequest, _store_pb2.GetResponse]  # type: ignore[assignment]
     """Reads up to `Limits.max_keys_per_get` keys from one snapshot. Idempotent. Linearizable: it sees
-    every commit that was acknowledged before the call was received.
+    every commit that was acknowledged before the call was received. Keys and values that together
+    pass `Limits.max_page_bytes` are refused (RESOURCE_EXHAUSTED, ERROR_REASON_TOO_LARGE): ask for
+    fewer keys.
     """
     Scan: _aio.UnaryUnaryMultiCallable[_store_pb2.ScanRequest, _store_pb2.ScanResponse]  # type: ignore[assignment]
     """Reads one page of a range from one snapshot. Idempotent, linearizable. A consistent whole is
@@ -201,7 +205,9 @@ class StoreServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_store_pb2.GetResponse, _abc.Awaitable[_store_pb2.GetResponse]]:
         """Reads up to `Limits.max_keys_per_get` keys from one snapshot. Idempotent. Linearizable: it sees
-        every commit that was acknowledged before the call was received.
+        every commit that was acknowledged before the call was received. Keys and values that together
+        pass `Limits.max_page_bytes` are refused (RESOURCE_EXHAUSTED, ERROR_REASON_TOO_LARGE): ask for
+        fewer keys.
         """
 
     @_abc_1.abstractmethod

@@ -1,0 +1,167 @@
+"""The SDK against the coordinators' own API, on the simulated network."""
+
+from datetime import timedelta
+
+import pytest
+from unit.cli.test_job_files_on_the_wire import EVERYTHING
+from unit.coordinator.api.world import World, story
+
+from sexton import (
+    AsyncClient,
+    Change,
+    Every,
+    JobSpec,
+    ResumeMode,
+    RunState,
+    ShellTask,
+    errors,
+)
+from sexton_cli.jobfile import file_of, load, messages_of
+from sexton_cli.yaml_text import yaml_text
+
+BOTH = "127.0.0.1:7400,127.0.0.1:7402"
+TWO = ("coordinator-1", "coordinator-2")
+ADDRESSES = dict(zip(TWO, BOTH.split(","), strict=True))
+SPEC = JobSpec(task=ShellTask("true"))
+
+
+def client_of(world: World, address: str = "127.0.0.1:7400", **options) -> AsyncClient:
+    return AsyncClient(address, open_channel=world.transport.channel, **options)
+
+
+def test_a_job_file_is_applied_and_what_is_read_back_is_the_same_file() -> None:
+    async def scenario(world: World) -> None:
+        specs = messages_of(load(EVERYTHING))
+        async with client_of(world, namespace="team") as client:
+            first = await client.jobs.apply(specs, source="jobs.yaml")
+            again = await client.jobs.apply(specs, source="jobs.yaml")
+            read = {job.name: job async for job in client.jobs.list(full=True)}
+            text = yaml_text(file_of("team", {name: job.spec for name, job in read.items()}))
+            written = await client.jobs.apply(messages_of(load(text)), source="jobs.yaml")
+        assert [each.change for each in first] == [Change.CREATED] * 4
+        assert [each.change for each in again] == [Change.NONE] * 4
+        assert [(each.change, each.changed) for each in written] == [(Change.NONE, ())] * 4
+        assert {each.job.version for each in written} == {1}
+        assert read["everything"].warnings
+        assert read["everything"].source == "jobs.yaml"
+
+    story(scenario)
+
+
+def test_a_run_is_followed_from_its_trigger_to_its_end() -> None:
+    async def scenario(world: World) -> None:
+        async with client_of(world) as client:
+            job = await client.jobs.create("a", SPEC)
+            run = (await client.jobs.trigger(job)).run
+            states = [change.state async for change in client.runs.watch(run, timeout_s=10)]
+            waited = await client.runs.wait(run, timeout_s=10)
+            listed = [each.id async for each in client.runs.list(job)]
+        assert states == [RunState.WAITING, RunState.SUCCEEDED]
+        assert (waited.state, listed) == (RunState.SUCCEEDED, [run.id])
+
+    story(scenario)
+
+
+def test_runs_are_cancelled_and_a_wait_sees_it() -> None:
+    async def scenario(world: World) -> None:
+        async with client_of(world) as client:
+            await client.jobs.create("a", SPEC)
+            run = (await client.jobs.trigger("a")).run
+            await client.runs.cancel(run, reason="test")
+            assert (await client.runs.wait(run, timeout_s=10)).state is RunState.CANCELLED
+            with pytest.raises(errors.NotFound):
+                await client.runs.wait("a/t20990101T000000Z-abcdefgh", timeout_s=1)
+
+    story(scenario, lasts_s=30.0)
+
+
+def test_lists_go_from_page_to_page(monkeypatch) -> None:
+    monkeypatch.setattr("sexton._jobs_api._PAGE", 3)
+    monkeypatch.setattr("sexton._runs_api._PAGE", 2)
+
+    async def scenario(world: World) -> None:
+        async with client_of(world) as client:
+            await client.jobs.apply({f"job-{number}": SPEC for number in range(8)})
+            names = [job.name async for job in client.jobs.list(prefix="job-")]
+            runs = [(await client.jobs.trigger("job-1")).run for _ in range(1)]
+            for run in runs:
+                await client.runs.wait(run, timeout_s=10)
+            for _ in range(4):
+                run = (await client.jobs.trigger("job-1")).run
+                runs.append(await client.runs.wait(run, timeout_s=10))
+            listed = [run.id async for run in client.runs.list("job-1")]
+        assert names == [f"job-{number}" for number in range(8)]
+        assert listed == [run.id for run in reversed(runs)]
+
+    story(scenario)
+
+
+def test_changes_meet_what_is_there() -> None:
+    async def scenario(world: World) -> None:
+        async with client_of(world) as client:
+            job = await client.jobs.create("a", SPEC, request_id="once")
+            assert (await client.jobs.create("a", SPEC, request_id="once")).uid == job.uid
+            with pytest.raises(errors.AlreadyExists):
+                await client.jobs.create("a", SPEC)
+            changed = await client.jobs.update(
+                job, JobSpec(task=ShellTask("x"), priority=5), fields=["priority"]
+            )
+            assert (changed.spec.priority, changed.spec.task) == (5, ShellTask("true"))
+            with pytest.raises(errors.Conflict):
+                await client.jobs.update(job, SPEC)
+            assert (await client.jobs.pause("a", reason="test")).pause_reason == "test"
+            assert not (await client.jobs.resume("a", mode=ResumeMode.NOW)).paused
+            await client.jobs.delete(changed)
+            await client.jobs.delete(changed)
+            with pytest.raises(errors.NotFound):
+                await client.jobs.delete("a")
+
+    story(scenario)
+
+
+def test_an_explanation_and_the_members_can_be_read() -> None:
+    async def scenario(world: World) -> None:
+        async with client_of(world) as client:
+            spec = JobSpec(task=ShellTask("true"), schedules=(Every(timedelta(minutes=1)),))
+            job = await client.jobs.create("a", spec)
+            found = await client.jobs.explain(job, job.next_time)
+            mesh = await client.members()
+        assert (found.nominal_time, found.decision, found.forecast) == (
+            job.next_time,
+            "fired",
+            True,
+        )
+        assert mesh.members[1].leading
+
+    story(scenario)
+
+
+def test_calls_survive_the_death_of_the_leader_and_one_trigger_is_one_run() -> None:
+    async def scenario(world: World) -> None:
+        leader = await world.leader()
+        addresses = sorted(ADDRESSES.values(), key=lambda each: each != ADDRESSES[leader])
+        async with client_of(world, addresses) as client:
+            await client.jobs.create("a", SPEC)
+            world.crash(leader)
+            run = (await client.jobs.trigger("a")).run
+            assert (await client.runs.wait(run, timeout_s=10)).state is RunState.SUCCEEDED
+            assert [each.id async for each in client.runs.list("a")] == [run.id]
+
+    story(scenario, coordinators=TWO)
+
+
+def test_a_watch_goes_on_at_another_replica() -> None:
+    async def scenario(world: World) -> None:
+        leader = await world.leader()
+        addresses = sorted(ADDRESSES.values(), key=lambda each: each != ADDRESSES[leader])
+        async with client_of(world, addresses) as client:
+            await client.jobs.create("a", SPEC)
+            run = (await client.jobs.trigger("a")).run
+            states = []
+            async for change in client.runs.watch(run, timeout_s=60):
+                states.append(change.state)
+                if len(states) == 1:
+                    world.crash(leader)
+        assert states == [RunState.WAITING, RunState.SUCCEEDED]
+
+    story(scenario, coordinators=TWO, lasts_s=3.0)
