@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from google.protobuf.duration_pb2 import Duration
 from simulation.coordinator.mesh import Mesh, S, every
 
+from sexton.errors import NoSpace
 from sexton.internal.v1 import records_pb2 as pb
 from sexton.v1 import job_pb2
+from sexton_coordinator.leader import tenure
 from sexton_records import keys
 from sexton_runtime.kv.types import Delete, Put, Txn
+from sexton_store.memory_disk import UNBOUNDED_BYTES
 
 
 def test_a_job_that_lost_its_timer_is_armed_again_and_counted() -> None:
@@ -69,7 +73,7 @@ def test_many_jobs_due_in_the_same_second_fire_once_each_and_bounded() -> None:
     async def scenario(mesh: Mesh) -> None:
         leader = await mesh.leader()
         start = await mesh.boundary(60, ahead_s=20)
-        jobs = await mesh.create_many(1_500, schedules=every(60))
+        jobs = await mesh.create_many(1_200, schedules=every(60))
         await mesh.until(start + 5 * S)
         records = [pb.RunRecord.FromString(kv.value) for kv in await mesh.below(b"active/")]
         assert len(records) == len({r.run_id for r in records}) == len(jobs)
@@ -78,6 +82,43 @@ def test_many_jobs_due_in_the_same_second_fire_once_each_and_bounded() -> None:
         assert len(mesh.queue.seen) == len(jobs)
 
     Mesh(lasts_s=100).run(scenario)
+
+
+def test_more_jobs_than_one_loading_takes_fire_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(mesh: Mesh) -> None:
+        start = await mesh.boundary(20)
+        jobs = await mesh.create_many(330, schedules=every(20))
+        await mesh.start_coordinator("coordinator-1")
+        await mesh.until(start + 45 * S)
+        for job in jobs[::30]:
+            assert await mesh.nominal_times(job, start) == [0, 20, 40]
+        records = [pb.RunRecord.FromString(kv.value) for kv in await mesh.below(b"runs/")]
+        assert len(records) == 3 * len(jobs)
+        assert max(r.create_time_ns - r.due_ns for r in records) < S
+        assert mesh.counted("horizons") >= 10
+
+    monkeypatch.setattr(tenure, "MOST_TIMERS", 100)
+    Mesh(coordinators=(), lasts_s=0.1).run(scenario)
+
+
+def test_a_full_store_refuses_a_trigger_and_fires_once_there_is_room() -> None:
+    async def scenario(mesh: Mesh) -> None:
+        await mesh.leader()
+        job = await mesh.create(schedules=every(5))
+        start = await mesh.boundary(5)
+        await mesh.until(start - S)
+        mesh.disk.capacity_bytes = 1
+        with pytest.raises(NoSpace):
+            await mesh.trigger(job, "one")
+        await mesh.until(start + 3 * S)
+        assert await mesh.nominal_times(job, start) == []
+        mesh.disk.capacity_bytes = UNBOUNDED_BYTES
+        await mesh.until(start + 12 * S)
+        assert await mesh.nominal_times(job, start) == [0, 5, 10]
+
+    Mesh().run(scenario)
 
 
 def test_a_catch_up_of_many_starts_takes_commits_of_bounded_size() -> None:

@@ -8,7 +8,7 @@ from typing import Final, Protocol, TypeAlias
 
 import structlog
 
-from sexton.errors import InvalidArgument, NotFound, OutcomeUnknown, SextonError, TooLarge
+from sexton.errors import InvalidArgument, NoSpace, NotFound, OutcomeUnknown, SextonError, TooLarge
 from sexton.internal.v1 import queue_pb2
 from sexton.v1 import scheduler_pb2
 from sexton_coordinator.jobs_store import LoadedJob, UnreadableJob, get_all
@@ -322,6 +322,9 @@ class Firing:
             self._counters.too_early += 1
             self._machine.postpone(known, self._mesh.now() + known.pause_ns())
         else:
+            assert result.outcome is Outcome.NO_SPACE, "no step says when it is too late"
+            if step.trigger is not None and known.triggers:
+                self._answer(known.triggers.popleft(), NoSpace())
             self._postpone([known])
 
     def _done(self, known: Known, step: Step, revision: int) -> None:

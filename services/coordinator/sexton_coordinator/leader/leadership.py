@@ -33,6 +33,7 @@ class Leadership:
         self._lease_ttl_s = lease_ttl_s
         self._tenures: dict[int, Tenure] = {}
         self._running: list[asyncio.Task[None]] = []
+        self._leading: set[asyncio.Task[None]] = set()
         self._health: Health | None = None
         self._stopping = False
         telemetry.gauge(semconv.COORDINATOR_SHARDS_LED, self._shards_led)
@@ -56,7 +57,7 @@ class Leadership:
         await asyncio.gather(*(tenure.hand_over() for tenure in list(self._tenures.values())))
         for task in self._running:
             task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await asyncio.gather(*self._running, *self._leading, return_exceptions=True)
 
     def tenure(self, shard: int) -> Tenure | None:
         """Returns the tenure under which this replica leads a shard; None: it does not."""
@@ -93,9 +94,7 @@ class Leadership:
             )
             self._report()
             try:
-                await tenure.run()
-            except* Exception as errors:  # noqa: BLE001 - the process begins anew
-                self._fail(shard, errors)
+                await self._lead(tenure)
             finally:
                 del self._tenures[shard]
                 self._report()
@@ -107,6 +106,19 @@ class Leadership:
                 token=lease.token,
                 because=str(lease.lost_because),
             )
+
+    async def _lead(self, tenure: Tenure) -> None:
+        """Runs a tenure in a task of its own, so that nothing of its end is left behind here."""
+        leading = asyncio.create_task(tenure.run(), name=f"tenure-{tenure.shard}")
+        self._leading.add(leading)
+        leading.add_done_callback(self._leading.discard)
+        try:
+            await asyncio.wait((leading,))
+        finally:
+            leading.cancel()
+        error = None if leading.cancelled() else leading.exception()
+        if isinstance(error, Exception):
+            self._fail(tenure.shard, error)
 
     def _fail(self, shard: int, error: Exception) -> None:
         if not self._stopping:

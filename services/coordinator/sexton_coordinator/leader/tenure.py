@@ -30,6 +30,8 @@ _DRAIN_S: Final = 0.6
 """How long a hand-over waits for answers. The successor must act within a second."""
 _PAUSE_S: Final = 0.2
 """After a loading that failed."""
+_LEAST_PAGE: Final = 100
+"""Timers of one page at least, where all but a few are known already."""
 _LOAD_PAUSE_S: Final = 0.02
 """Least time between two loadings."""
 
@@ -152,8 +154,12 @@ class Tenure:
         horizon.begin_loading(reach)
         start, end = keys.timers_prefix(self.shard), keys.timers_until(self.shard, reach)
         token, revision, loaded, last = b"", 0, 0, None
+        limits = self._mesh.store.limits
         while loaded < MOST_TIMERS:
-            page = await self._mesh.store.scan(start, end, page_token=token)
+            most = max(MOST_TIMERS - loaded, _LEAST_PAGE)
+            page = await self._mesh.store.scan(
+                start, end, limit=min(most, limits.max_page_items), page_token=token
+            )
             revision = revision or page.revision
             for kv in page.kvs:
                 timer = keys.parse_timer_key(kv.key)

@@ -28,7 +28,8 @@ def job(command: str = "true", **fields: Any) -> LoadedJob:
     """A job created at T0 that asks for every tenth second."""
     task = job_pb2.Task(shell=job_pb2.ShellTask(command=command))
     schedules = [job_pb2.Schedule(every=job_pb2.Every(period=Duration(seconds=10)))]
-    spec = job_pb2.JobSpec(**({"task": task, "schedules": schedules} | fields))
+    given: dict[str, Any] = {"task": task, "schedules": schedules} | fields
+    spec = job_pb2.JobSpec(**given)
     identity = JobIdentity(namespace="default", name="job", uid=NAME.uid, since=T0)
     version = Version(spec, decode_definition(spec, 1, identity, ScheduleCache()))
     core = Job(
