@@ -18,7 +18,7 @@ from sexton_worker.contract import (
     ShellWork,
     Work,
 )
-from sexton_worker.machine import Completion, EndState, Outgoing, Stop, Welcome
+from sexton_worker.messages import Completion, EndState, Outgoing, Stop, Welcome
 
 _STATES: Final = {
     EndState.SUCCEEDED: run_pb2.ATTEMPT_STATE_SUCCEEDED,

@@ -18,11 +18,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 from heapq import heapify, heappop, heappush
-from typing import Final, NamedTuple
+from typing import Final
 
 from sexton_core.instants import MAX_INSTANT, MILLISECOND, SECOND, Duration, Instant
 from sexton_worker.contract import Ended, Order, Ref
 from sexton_worker.counters import Counters
+from sexton_worker.messages import (
+    Action,
+    Command,
+    Completion,
+    EndState,
+    Outgoing,
+    Stop,
+    Welcome,
+)
 
 SHORTEST_SESSION: Final = 1 * SECOND
 """A session's time below this is not believed: heartbeats could not keep it."""
@@ -50,71 +59,6 @@ class Asked(Enum):
     TERMINATE = "terminated"
     STOPPING = "the worker stops"
     DEAD = "dead to the mesh"
-
-
-class EndState(Enum):
-    """How an attempt ended, as it is reported."""
-
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    TIMED_OUT = "timed out"
-    CANCELLED = "cancelled"
-    TERMINATED = "terminated"
-
-
-class Action(Enum):
-    """What the executor is to do with an attempt."""
-
-    BEGIN = "begin"
-    CANCEL = "cancel"
-    KILL = "kill"
-
-
-class Command(NamedTuple):
-    """Something for the executor to do."""
-
-    action: Action
-    order: Order
-
-
-class Stop(NamedTuple):
-    """The queue's request to end an attempt."""
-
-    ref: Ref
-    terminate: bool
-    reason: str
-
-
-class Welcome(NamedTuple):
-    """The queue's answer to a hello."""
-
-    session: str
-    owner_token: int
-    session_time: Duration
-    heartbeat: Duration
-    revoked: Sequence[Ref]
-
-
-class Completion(NamedTuple):
-    """The end of an attempt, until it is acknowledged."""
-
-    ref: Ref
-    state: EndState
-    ended: Ended
-    wait: Duration
-    execution: Duration
-
-
-class Outgoing(NamedTuple):
-    """One message to the queue."""
-
-    credits: int
-    heartbeat: int
-    started: Sequence[Ref]
-    completions: Sequence[Completion]
-    returned: Sequence[Ref]
-    progress: Sequence[tuple[Ref, float, str]]
-    closing: bool
 
 
 class Attempt:
@@ -387,7 +331,7 @@ class Machine:
             self._silent_at = MAX_INSTANT
             self.hang_up = "the owner answers no heartbeats"
         if now >= self.exit_at and self._dying:
-            self.fatal = f"{self._dying} attempts of a lost session did not end"
+            self.fatal = f"attempts of a lost session did not end: {self._dying}"
         while self._timers and self._timers[0][0] <= now:
             _, token = heappop(self._timers)
             attempt = self.attempts.get(token)
@@ -491,14 +435,14 @@ class Machine:
         """Asks an attempt to end, or kills it; what was asked first is what is reported."""
         if attempt.asked is Asked.DEAD:
             return
-        if asked is Asked.TERMINATE:
-            if attempt.asked is not Asked.TIMEOUT:
-                attempt.asked, attempt.reason = asked, reason
-            self.commands.append(Command(Action.KILL, attempt.order))
-        elif attempt.asked is Asked.NOTHING:
+        first = attempt.asked is Asked.NOTHING
+        if first or (asked is Asked.TERMINATE and attempt.asked is not Asked.TIMEOUT):
             attempt.asked, attempt.reason = asked, reason
-            self.commands.append(Command(Action.CANCEL, attempt.order))
-        self._set_timer(now + self._grace, attempt.order.ref.token)
+        if first or asked is Asked.TERMINATE:
+            action = Action.KILL if asked is Asked.TERMINATE else Action.CANCEL
+            self.commands.append(Command(action, attempt.order))
+        if first:
+            self._set_timer(now + self._grace, attempt.order.ref.token)
 
     def _set_timer(self, at: Instant, token: int) -> None:
         heappush(self._timers, (at, token))

@@ -28,7 +28,8 @@ from sexton_runtime.rpc.policy_channel import PolicyChannel, cancelling
 from sexton_runtime.transport import Transport
 from sexton_worker import _wire as wire
 from sexton_worker.contract import Ended, Executor
-from sexton_worker.machine import Action, Machine
+from sexton_worker.machine import Machine
+from sexton_worker.messages import Action
 
 _LONGEST_SLEEP_S: Final = 1.0
 """A sleep counts awake time, deadlines count real time: the machine may have been suspended."""

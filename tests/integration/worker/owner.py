@@ -158,7 +158,9 @@ class Owner(worker_pb2_grpc.WorkerServiceServicer):
 
     async def _read(self, requests: Any, out: asyncio.Queue[pb.PullResponse | None]) -> None:
         async for request in requests:
-            await self._note(lambda request=request: self._take(request, out))
+            async with self._changed:
+                self._take(request, out)
+                self._changed.notify_all()
         out.put_nowait(None)
 
     def _take(self, request: pb.PullRequest, out: asyncio.Queue[pb.PullResponse | None]) -> None:

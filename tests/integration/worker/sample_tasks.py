@@ -1,4 +1,5 @@
 """Tasks that the tests of the worker run."""
+# ruff: noqa: ASYNC240 - a tiny local file
 
 from __future__ import annotations
 

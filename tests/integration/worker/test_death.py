@@ -1,4 +1,5 @@
 """What a worker starts dies with it, or with its session."""
+# ruff: noqa: ASYNC240 - tiny local files
 
 from __future__ import annotations
 

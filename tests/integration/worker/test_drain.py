@@ -54,31 +54,35 @@ async def test_a_second_signal_ends_at_once_and_everything_dies(tmp_path: Path) 
 async def test_what_outlasts_the_drain_is_killed_and_left_to_others(tmp_path: Path) -> None:
     owner = Owner(heartbeat_ms=100)
     arguments = ("--drain-timeout-s", "0.2")
-    async with serving(owner) as address:
-        async with working(tmp_path, address, arguments=arguments) as worker:
-            await owner.connected()
-            _, tree = await start_tree(owner, tmp_path)
-            polite = owner.python("wait-thread")
-            await owner.begun(polite)
-            worker.signal(signal.SIGTERM)
-            await owner.until(lambda: owner.closed)
-            assert await worker.end() == 0
-            await dead(*tree)
-            (done,) = owner.completions
-            assert (done.attempt.token, done.state) == (polite, run_pb2.ATTEMPT_STATE_SUCCEEDED)
+    async with (
+        serving(owner) as address,
+        working(tmp_path, address, arguments=arguments) as worker,
+    ):
+        await owner.connected()
+        _, tree = await start_tree(owner, tmp_path)
+        polite = owner.python("wait-thread")
+        await owner.begun(polite)
+        worker.signal(signal.SIGTERM)
+        await owner.until(lambda: owner.closed)
+        assert await worker.end() == 0
+        await dead(*tree)
+        (done,) = owner.completions
+        assert (done.attempt.token, done.state) == (polite, run_pb2.ATTEMPT_STATE_SUCCEEDED)
 
 
 async def test_a_stubborn_task_does_not_keep_a_stopped_worker(tmp_path: Path) -> None:
     owner = Owner(heartbeat_ms=100)
     arguments = ("--drain-timeout-s", "0", "--cancel-grace-s", "0")
-    async with serving(owner) as address:
-        async with working(tmp_path, address, arguments=arguments) as worker:
-            await owner.connected()
-            await owner.begun(owner.python("wait-stubborn", '{"seconds": 300}'))
-            worker.signal(signal.SIGTERM)
-            assert await worker.end() == 0
-            assert not owner.completions
-            assert not owner.closed
+    async with (
+        serving(owner) as address,
+        working(tmp_path, address, arguments=arguments) as worker,
+    ):
+        await owner.connected()
+        await owner.begun(owner.python("wait-stubborn", '{"seconds": 300}'))
+        worker.signal(signal.SIGTERM)
+        assert await worker.end() == 0
+        assert not owner.completions
+        assert not owner.closed
 
 
 async def test_a_broken_stream_costs_nothing(tmp_path: Path) -> None:

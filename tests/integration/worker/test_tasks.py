@@ -1,4 +1,5 @@
 """Tasks run on a real worker process and are reported to the queue."""
+# ruff: noqa: ASYNC110, ASYNC240 - other processes write the files
 
 from __future__ import annotations
 
@@ -14,7 +15,6 @@ from integration.worker.owner import Owner, serving
 from integration.worker.worker_process import WorkerProcess, working, written
 
 from sexton.v1 import job_pb2, run_pb2
-
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 

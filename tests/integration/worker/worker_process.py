@@ -1,4 +1,5 @@
 """Workers as real processes."""
+# ruff: noqa: ASYNC110, ASYNC220, ASYNC240 - other processes are watched
 
 from __future__ import annotations
 
