@@ -13,7 +13,6 @@ from typing import Final
 
 from sexton.errors import InvalidArgument, OutcomeUnknown, TooLarge
 from sexton.internal.v1 import records_pb2 as records
-from sexton.v1 import job_pb2 as pb
 from sexton.v1 import scheduler_pb2 as api
 from sexton_coordinator.api import checks
 from sexton_coordinator.api.changes import Done, Plan
@@ -44,10 +43,9 @@ _BATCH_BYTES: Final = 1024 * 1024
 _YIELD_EVERY: Final = 20
 """Jobs checked in one go, some milliseconds: the leader's lease is renewed on the same loop."""
 
-_WARNINGS_BYTES: Final = 1024 * 1024
-"""Of an answer of at most 4 MiB; jobs beyond it are told to be looked at."""
+_EXTRAS_BYTES: Final = 1024 * 1024
+"""Of an answer of at most 4 MiB, for what GetJob tells too; the rest is 260 bytes per job."""
 
-_Change = api.AppliedJob.Change
 _NONE: Final = api.AppliedJob.CHANGE_NONE
 _CREATED: Final = api.AppliedJob.CHANGE_CREATED
 _UPDATED: Final = api.AppliedJob.CHANGE_UPDATED
@@ -96,13 +94,13 @@ class Applier:
         checks.note("source", request.source)
         entries = await self._check(request)
         answer = api.ApplyJobsResponse()
-        warned = 0
+        room = _EXTRAS_BYTES
         for batch in _batches(entries):
             await self._prepare(batch, request.source)
             if not request.validate_only:
                 await self._commit(batch, request.source)
             for entry in batch:
-                warned = _trim(entry.applied.job, warned)
+                room = _trim(entry.applied, room)
                 answer.jobs.append(entry.applied)
                 entry.loaded = entry.txn = None
         return answer
@@ -174,9 +172,11 @@ class Applier:
             record.source = source
             entry.loaded = None
             entry.txn = create_txn(name, record, change)
-            entry.applied = _applied(
-                full_message(name, record, change.state, checked.definition, revision=0, now=now),
-                _CREATED,
+            entry.applied = api.AppliedJob(
+                job=full_message(
+                    name, record, change.state, checked.definition, revision=0, now=now
+                ),
+                change=_CREATED,
             )
             return
         after, entry.txn, change_made = loaded, None, _NONE
@@ -194,7 +194,7 @@ class Applier:
             revision=after.job_revision,
             now=now,
         )
-        entry.applied = _applied(message, change_made)
+        entry.applied = api.AppliedJob(job=message, change=change_made)
         entry.applied.changed_paths.extend(changed_paths(loaded.record.spec, after.record.spec))
 
     async def _add_live_runs(self, batch: Sequence[_Entry]) -> None:
@@ -240,12 +240,6 @@ class Applier:
         entry.applied.job.etag = await self._editor.changer.carry_out(str(entry.name), compute)
 
 
-def _applied(job: pb.Job, change: _Change.ValueType) -> api.AppliedJob:
-    """Returns the answer for a job: without its definition, which the caller has."""
-    job.ClearField("spec")
-    return api.AppliedJob(job=job, change=change)
-
-
 def _job_key(txn: Txn) -> bytes:
     return next(op.key for op in txn.then if op.key.startswith(keys.JOBS))
 
@@ -271,11 +265,26 @@ def _by_size(entries: Sequence[_Entry]) -> Iterator[Sequence[_Entry]]:
         yield some
 
 
-def _trim(job: pb.Job, warned: int) -> int:
-    """Leaves warnings out where an answer would grow too large; returns their size so far."""
-    size = sum(len(warning.encode()) for warning in job.warnings)
-    if warned + size <= _WARNINGS_BYTES:
-        return warned + size
-    del job.warnings[:]
-    job.warnings.append("there are warnings; GetJob has them")
-    return warned
+def _trim(applied: api.AppliedJob, room: int) -> int:
+    """Leaves out what GetJob tells too where an answer would grow too large.
+
+    Returns the bytes that are left for the jobs after it.
+    """
+    job = applied.job
+    for texts, notice in (
+        (applied.changed_paths, "*"),
+        (job.warnings, "there are warnings; GetJob has them"),
+        (job.live_runs, ""),
+    ):
+        size = sum(len(text.encode()) + 3 for text in texts)
+        if size > room:
+            del texts[:]
+            texts.extend(filter(None, [notice]))
+        else:
+            room -= size
+    for name, size in (("source", len(job.source.encode())), ("spec", job.spec.ByteSize())):
+        if size > room:
+            job.ClearField(name)  # type: ignore[arg-type]  # both are fields of a job
+        else:
+            room -= size
+    return room

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from sexton.errors import IllegalState, InvalidArgument
+from sexton.errors import IllegalState, InvalidArgument, shown
 from sexton_core.errors import FieldError, IdError, IllegalChange
 from sexton_core.ids import RunId, check_name, check_uid, parse_run_id
 from sexton_core.instants import MAX_INSTANT, MIN_INSTANT, Instant, format_instant
@@ -23,7 +23,7 @@ MAX_REQUEST_ID: Final = 128
 MAX_NOTE: Final = 200
 """Characters of a reason or source."""
 
-_ID: Final = "ids are 1 to 63 of a-z, 0-9 and -, with a letter first and no - at the end"
+_ID: Final = "an id is 1 to 63 of a-z, 0-9 and -, with a letter first and no - at the end"
 NAMESPACE_FORM: Final = "namespaces/{namespace}"
 JOB_FORM: Final = "namespaces/{namespace}/jobs/{job}"
 RUN_FORM: Final = "namespaces/{namespace}/jobs/{job}/runs/{run}"
@@ -80,7 +80,8 @@ def _name(field: str, text: str, forms: tuple[str, ...]) -> Name:
         if len(parts) == _parts(RUN_FORM):
             parse_run_id(parts[5])
     except IdError as error:
-        raise InvalidArgument(field, text, f"{expected}; {error}") from None
+        expected += f"; {shown(error.value)} is none"
+        raise InvalidArgument(field, text, expected) from None
     return Name(*parts[1::2])
 
 

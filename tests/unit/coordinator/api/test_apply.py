@@ -14,6 +14,7 @@ from sexton.v1 import scheduler_pb2 as api
 NONE = api.AppliedJob.CHANGE_NONE
 CREATED = api.AppliedJob.CHANGE_CREATED
 UPDATED = api.AppliedJob.CHANGE_UPDATED
+MIB = 1024 * 1024
 
 
 def job(name: str, **fields: object) -> job_pb2.Job:
@@ -159,11 +160,14 @@ def test_too_many_jobs_are_refused() -> None:
 @pytest.mark.slow
 def test_ten_thousand_jobs_are_applied_in_one_call() -> None:
     async def scenario(world: World) -> None:
-        jobs = [job(f"j{number:05}") for number in range(10_000)]
-        request = api.ApplyJobsRequest(jobs=jobs, source="many")
+        jobs = [job(f"j{number:05}-{'x' * 56}") for number in range(10_000)]
+        request = api.ApplyJobsRequest(jobs=jobs, source="s" * 200)
         answer = await world.jobs_api.ApplyJobs(request, timeout=60)
         assert changes(answer) == [CREATED] * 10_000
-        assert answer.ByteSize() < 4 * 1024 * 1024
+        assert 2 * MIB < answer.ByteSize() < 4 * MIB
+        assert answer.jobs[0].job.spec.queue == "default"
+        assert not answer.jobs[-1].job.HasField("spec"), "an answer has at most 4 MiB"
+        assert answer.jobs[-1].job.HasField("next_time")
         assert len(await world.below(b"jobs/")) == 10_000
         assert len(await world.below(b"timers/")) == 10_000
 

@@ -82,7 +82,7 @@ def test_names_are_read_strictly(method: str, make: Callable[[str], Any]) -> Non
             with pytest.raises(errors.InvalidArgument) as raised:
                 await call(make(name))
             assert raised.value.field in {"name", "job.name"}
-            assert "ids are 1 to 63 of a-z, 0-9 and -" in raised.value.message
+            assert "an id is 1 to 63 of a-z, 0-9 and -" in raised.value.message
             assert len(raised.value.message) < 500
         assert await world.revision() == before
 
