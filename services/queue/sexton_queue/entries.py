@@ -132,7 +132,7 @@ class Entry:
         self.asks: list[Ask] = []
         self.session: Session | None = None
         self.sent = 0
-        """Token of the attempt that was last put on a stream; memory of this owner only."""
+        """Token of the attempt that was put on the session's present stream, or is listed there."""
         self.unsure = False
         """Whether the attempt has begun was known to another owner only."""
         self.started_at: Instant = 0

@@ -221,6 +221,7 @@ class Roster:
         session.unsent = dict(session.runs)
         for entry in session.runs.values():
             entry.unsure = False  # what the worker does not list has not begun
+            entry.sent = 0
         revoked: list[Ref] = []
         listed: list[Entry] = []
         for ref in held:

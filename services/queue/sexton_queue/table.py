@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError
 from sexton.errors import Fenced
 from sexton_core.runs import WITH_WORKER, Run, overdue
 from sexton_core.words import RunState
+from sexton_queue.changes import stop_sent
 from sexton_queue.counters import Counters
 from sexton_queue.entries import Ask, Complete, End, Entry, Lose, Now, Place, TimeUp
 from sexton_queue.line import Line, Refill
@@ -152,6 +153,8 @@ class RunTable:
                 run = run._replace(started=before.started, ever_started=before.ever_started)
             entry.run = run
             self._place(entry, now)
+            if run.state in (RunState.CANCELLING, RunState.TERMINATING):
+                stop_sent(entry)  # whoever committed it may not have come to tell
             if entry.asks:
                 self.by_key[key] = entry
                 self.todo[key] = entry

@@ -1,6 +1,7 @@
 """What workers and leaders may not say: answered with what was wrong, and nothing happens of it."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -47,11 +48,14 @@ class Raw:
     async def refusal(self, *requests: worker_pb2.PullRequest) -> SextonError:
         """Sends, reads to the end, and gives the error at the end."""
         with pytest.raises(SextonError) as caught:
-            for request in requests:
-                await self.call.write(request)
-            while await self.call.read() is not aio.EOF:
-                pass
+            await self._talk(requests)
         return caught.value
+
+    async def _talk(self, requests: Sequence[worker_pb2.PullRequest]) -> None:
+        for request in requests:
+            await self.call.write(request)
+        while await self.call.read() is not aio.EOF:
+            pass
 
 
 async def raw(mesh: Mesh) -> Raw:
