@@ -10,7 +10,8 @@ import asyncio
 from dataclasses import dataclass, fields
 from typing import Protocol
 
-from sexton_runtime.kv.engine import Engine
+from sexton.errors import SextonError
+from sexton_runtime.kv.engine import Engine, Watching
 from sexton_runtime.kv.status import ClockReading
 from sexton_runtime.kv.types import Limits
 from sexton_store.disk import DiskUsage
@@ -130,8 +131,22 @@ class EngineStatus:
     counters: EngineCounters
 
 
+class StoreWatching(Watching, Protocol):
+    """A watch that its server can end."""
+
+    def end(self, error: SextonError) -> None:
+        """Lets the reader run into an error, once it has what it is reading."""
+        ...
+
+
 class StoreEngine(Engine, Protocol):
     """An engine that this process runs."""
+
+    def watch(
+        self, prefix: bytes, start_revision: int = 0, *, keys_only: bool = False
+    ) -> StoreWatching:
+        """Follows the changes below `prefix` (see `Engine.watch`)."""
+        ...
 
     @property
     def failed(self) -> asyncio.Event:

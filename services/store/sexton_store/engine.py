@@ -174,11 +174,17 @@ class EmbeddedEngine:
         check_keys(keys, LIMITS)
         live = self._live
         live.writer.check_serving()
+        kvs: list[KeyValue] = []
+        size_bytes = 0
         with self._disk.view() as view:
-            kvs = tuple(_read(view, key, keys_only=keys_only) for key in keys)
+            for key in keys:
+                kvs.append(_read(view, key, keys_only=keys_only))
+                size_bytes += len(key) + len(kvs[-1].value)
+                if size_bytes > LIMITS.max_page_bytes:
+                    raise TooLarge("the keys' values", size_bytes, LIMITS.max_page_bytes)
             revision = live.revision_of(view)
         await live.writer.published(revision)
-        return Snapshot(revision, kvs, live.time.mesh_ns())
+        return Snapshot(revision, tuple(kvs), live.time.mesh_ns())
 
     async def scan(
         self,

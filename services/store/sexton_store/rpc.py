@@ -31,6 +31,8 @@ MAX_LEASES_PER_PAGE = 1_000
 _WATCH_MESSAGE_BYTES = 2 * 1024 * 1024
 """A watch's message is closed beyond this; with one whole transaction more it stays below 4 MiB."""
 _EVENT_OVERHEAD_BYTES = 64
+_LAST_WORD_S = 0.5
+"""How long a watch's caller is given to take that the store stops."""
 _STOPPING = "the store is stopping; go on from the last revision that was seen, in a moment"
 
 Backups = Callable[[], AsyncGenerator[pb.BackupResponse, None]]
@@ -45,16 +47,24 @@ class StoreServicer(store_pb2_grpc.StoreServiceServicer):
         self._backups = backups
         self._version = version
         self._ends: dict[object, Callable[[], object]] = {}
+        self._watching: set[asyncio.Task[Any]] = set()
         self._stopping = False
 
     async def start(self) -> None:
         """Is there for the lifecycle; the servicer works from the start of its server."""
 
     async def stop(self) -> None:
-        """Ends all streams as unavailable and refuses new ones. Idempotent."""
+        """Ends all streams as unavailable and refuses new ones. Idempotent.
+
+        A watch whose caller does not take what was sent is cut off after a moment.
+        """
         self._stopping = True
         for end in list(self._ends.values()):
             end()
+        if self._watching:
+            _, stuck = await asyncio.wait(self._watching, timeout=_LAST_WORD_S)
+            for task in stuck:
+                task.cancel()
 
     def guard_incarnation(self, method: str, metadata: Metadata) -> None:
         """Refuses a call of another cluster, or of the time before a restore."""
@@ -135,17 +145,13 @@ class StoreServicer(store_pb2_grpc.StoreServiceServicer):
         batches = self._engine.watch(
             request.prefix, request.start_revision, keys_only=request.keys_only
         )
-        with self._open(task.cancel):
-            try:
-                async with aclosing(batches) as stream:
-                    async for batch in stream:
-                        for response in _watch_responses(batch):
-                            yield response
-            except asyncio.CancelledError:
-                if not self._stopping:
-                    raise
-                task.uncancel()
-                raise Unavailable(_STOPPING) from None
+        with self._open(lambda: batches.end(Unavailable(_STOPPING))):
+            self._watching.add(task)
+            task.add_done_callback(self._watching.discard)
+            async with aclosing(batches) as stream:
+                async for batch in stream:
+                    for response in _watch_responses(batch):
+                        yield response
         raise Unavailable(_STOPPING)
 
     async def AcquireLease(

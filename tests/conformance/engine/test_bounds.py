@@ -76,6 +76,19 @@ async def test_what_is_at_the_limit_is_committed(store: Store) -> None:
 
 
 @on_every_engine
+async def test_what_is_read_at_once_is_bounded_too(store: Store) -> None:
+    limits = store.engine.limits
+    keys = [b"k%d" % n for n in range(4)]
+    value = b"v" * (limits.max_page_bytes // len(keys) - len(keys[0]))
+    for key in keys:
+        await store.engine.commit([Txn(then=(Put(key, value),))])
+    assert len((await store.engine.get(keys)).kvs) == len(keys)
+    with pytest.raises(TooLarge):
+        await store.engine.get([*keys, b"absent"])
+    assert len((await store.engine.get([*keys, b"absent"], keys_only=True)).kvs) == len(keys) + 1
+
+
+@on_every_engine
 async def test_what_is_beyond_the_limit_is_refused_whole(store: Store) -> None:
     before = await revision(store.engine)
     for what, (txns, error) in beyond_the_limit(store.engine.limits).items():

@@ -91,9 +91,15 @@ class Client:
         self.health: Any = health_pb2_grpc.HealthStub(self.channel)
 
     async def call(self, method: str, request: Any, **options: Any) -> Any:
-        """Makes a call; of a stream of answers gives the first."""
+        """Makes a call; of a stream of answers gives the first. None: sends nothing.
+
+        A message on its way to a server that has refused the call makes gRPC's client forget the
+        refusal now and then ("Internal error from Core").
+        """
         options = {"timeout": 10, "metadata": self.metadata} | options
-        if method == "CommitStream":
+        if request is None:
+            stream = getattr(self.stub, method)(**options)
+        elif method == "CommitStream":
             stream = self.stub.CommitStream(_one(request), **options)
         else:
             stream = getattr(self.stub, method)(request, **options)

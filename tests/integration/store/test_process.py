@@ -120,7 +120,7 @@ async def test_nobody_but_the_mesh_gets_in(shared, secret: str, status: str) -> 
     requests = {
         "Get": pb.GetRequest(keys=[b"a"]),
         "Commit": pb.CommitRequest(txns=[put(b"a")]),
-        "CommitStream": pb.CommitStreamRequest(),
+        "CommitStream": None,
         "Watch": pb.WatchRequest(),
         "Backup": pb.BackupRequest(),
         "Status": pb.StatusRequest(),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Generator
 
 import pytest
 
@@ -50,6 +51,37 @@ def test_compare_and_set_tells_what_stands_where_it_was_refused() -> None:
             KeyValue(b"a", b"1", 1, 1, 1),
         )
         assert (await client.compare_and_set(b"a", 1, None))[0].outcome is Outcome.COMMITTED
+
+    world.tell(story)
+
+
+class CancelledCall:
+    """A call that reached a server in the moment of its stop: gRPC answers CANCELLED."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        raise errors.Cancelled
+
+    async def read(self) -> object:
+        raise errors.Cancelled
+
+    def cancel(self) -> bool:
+        return False
+
+
+def test_what_a_stopping_server_cancels_is_a_store_that_is_unavailable_for_a_moment() -> None:
+    world = World()
+
+    async def story(client: StoreClient) -> None:
+        real = client._stub.Get
+        calls = [CancelledCall(), CancelledCall()]
+        client._stub.Get = lambda request, **options: (
+            calls.pop() if calls else real(request, **options)
+        )
+        assert (await client.get([b"a"])).revision == 0
+        assert calls == []
+        client._stub.Watch = lambda request: CancelledCall()
+        with pytest.raises(errors.Unavailable):
+            await anext(client.watch(b""))
 
     world.tell(story)
 

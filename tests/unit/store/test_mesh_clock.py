@@ -320,6 +320,26 @@ def test_a_restart_settles_no_dispute(*, reboot: bool) -> None:
     assert machine.dispute == (2 if reboot else 1)
 
 
+def test_a_boot_settles_no_dispute_either_by_a_wall_clock_that_could_be_followed() -> None:
+    machine = Machine()
+    machine.wall_ns -= HOUR
+    machine.run(S)
+    machine.off(0, wall_jump_ns=3 * HOUR)
+    now_ns = machine.restart(reboot=True)
+    assert machine.state is DISPUTED
+    assert machine.run(S) == now_ns + S
+
+
+def test_a_boot_clock_that_is_behind_the_record_is_another_boots() -> None:
+    """A container or a restored snapshot may keep a boot's id: no time is told twice."""
+    machine = Machine()
+    machine.run(10 * S)
+    record = machine.mesh.record()
+    machine.wall_ns += HOUR
+    resumed = MeshClock.resume(record, "boot-1", record.boot_ns - 5 * S, machine.wall_ns)
+    assert resumed.now(record.boot_ns - 4 * S, machine.wall_ns + S) == machine.wall_ns + S
+
+
 def test_a_dispute_of_an_earlier_boot_has_another_number() -> None:
     """Nobody knows where the wall clock went meanwhile: who accepts must have looked again."""
     machine = Machine()

@@ -60,7 +60,7 @@ class ClientWatch:
                 raise StopAsyncIteration from None
             self._end()
             self._on_error(error)
-            if isinstance(error, OutcomeUnknown):  # nothing is unknown of a watch
+            if isinstance(error, OutcomeUnknown | Cancelled):  # nothing is unknown of a watch
                 raise Unavailable(error.message) from None
             raise
         if not isinstance(response, pb.WatchResponse):

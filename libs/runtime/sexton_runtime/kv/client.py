@@ -336,7 +336,7 @@ class StoreClient:
                 response = await self._call(
                     self._stub.Status, pb.StatusRequest(), self._config.lease_timeout_s
                 )
-            except (Unavailable, DeadlineExceeded):
+            except (Unavailable, DeadlineExceeded, Cancelled):
                 await asyncio.sleep(backoff.next_s())
             else:
                 return _wire.status_from_wire(response)
@@ -350,7 +350,7 @@ class StoreClient:
         while True:
             try:
                 return await self._call(method, request, max(0.001, deadline - loop.time()))
-            except Unavailable as error:
+            except (Unavailable, Cancelled) as error:  # a stopping server cancels what it gets late
                 pause_s = backoff.next_s()
                 if loop.time() + pause_s >= deadline:
                     raise Unavailable(error.message) from None  # nothing is unknown of a read

@@ -66,7 +66,10 @@ class Engine(Protocol):
         ...
 
     async def get(self, keys: Sequence[bytes], *, keys_only: bool = False) -> Snapshot:
-        """Reads keys from one snapshot that includes every commit acknowledged before."""
+        """Reads keys from one snapshot that includes every commit acknowledged before.
+
+        Raises `TooLarge` where keys and values together pass `max_page_bytes`: ask for fewer.
+        """
         ...
 
     async def scan(
