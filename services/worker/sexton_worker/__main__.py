@@ -6,131 +6,19 @@ not start; 2 wrong flags or configuration; 75 stopped itself: start it again.
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-import os
-import secrets
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 
-import structlog
-
-from sexton.errors import SextonError
-from sexton.task import registry
-from sexton_runtime.clock import SystemClock
-from sexton_runtime.config import ConfigError, Sources, add_flags, parse_flags
-from sexton_runtime.lifecycle import ExitCode
-from sexton_runtime.logging import LogConfig, configure_logging
-from sexton_runtime.randomness import SystemRandomness
-from sexton_runtime.rpc.grpc_transport import GrpcTransport
-from sexton_runtime.secrets import Role, SecretsConfig, load_secret
-from sexton_runtime.telemetry import TelemetryConfig, open_telemetry
-from sexton_runtime.version import software_version
-from sexton_worker.app import Worker
-from sexton_worker.config import WorkerConfig
-from sexton_worker.environment import MARK
-from sexton_worker.executors.local import LocalExecutor
-from sexton_worker.output import route_output
-
-_log = structlog.get_logger(__name__)
+from sexton_worker.mark import mark_process
 
 
 def main(arguments: Sequence[str] | None = None, *, program: str = "sexton_worker") -> int:
     """Runs a worker with a command line's flags; gives the exit code."""
-    parser = argparse.ArgumentParser(prog=program, description="Runs a worker.")
-    add_flags(parser, WorkerConfig, "worker", own=True)
-    add_flags(parser, SecretsConfig, "secrets")
-    add_flags(parser, LogConfig, "log")
-    add_flags(parser, TelemetryConfig, "telemetry")
-    try:
-        sources = parse_flags(parser, arguments)
-        config = sources.load(WorkerConfig, "worker")
-        configure_logging(sources.load(LogConfig, "log"), service="worker")
-        mark = _mark_process()
-        _import_app(config)
-        route_output()
-        return asyncio.run(_run(config, sources, mark))
-    except ConfigError as error:
-        _complain(program, error)
-        return ExitCode.USAGE
-    except (SextonError, OSError) as error:
-        _complain(program, error)
-        return ExitCode.FAILED
+    from sexton_worker.process import run  # noqa: PLC0415 - a process that is marked starts anew
 
-
-def _mark_process() -> str:
-    """Gives the mark that this process, and all that it starts, carries in its environment.
-
-    The kernel shows the environment with which a program was started, so one that has no mark
-    starts itself again, as the same process, with one.
-    """
-    mark = os.environ.get(MARK, "")
-    if not mark.endswith(f":{os.getpid()}"):
-        os.environ[MARK] = f"{secrets.token_hex(16)}:{os.getpid()}"
-        # Its handlers run in whatever a task forks, and end it now and then.
-        os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - itself
-    return f"{MARK}={mark}"
-
-
-def _import_app(config: WorkerConfig) -> None:
-    sys.path.insert(0, os.getcwd())
-    for module in config.app:
-        try:
-            import_module(module)
-        except ModuleNotFoundError as error:
-            raise ConfigError(
-                f"worker.app: {module!r} can't be imported: {error}; start the worker in the "
-                f"module's folder, or set PYTHONPATH"
-            ) from error
-    if not config.app and not config.allow:
-        raise ConfigError(
-            "worker: nothing is allowed; give --app MODULE for Python tasks, --allow shell, or both"
-        )
-
-
-async def _run(config: WorkerConfig, sources: Sources, mark: str) -> ExitCode:
-    randomness = SystemRandomness()
-    telemetry = open_telemetry(
-        sources.load(TelemetryConfig, "telemetry"),
-        service="sexton-worker",
-        version=software_version(),
-        instance=randomness.token_hex(8),
-    )
-    executor = LocalExecutor(
-        registry, app=config.app, kinds=config.allow, scratch=config.scratch, mark=mark
-    )
-    worker = Worker(
-        config=config,
-        executor=executor,
-        transport=GrpcTransport(),
-        clock=SystemClock(),
-        randomness=randomness,
-        die=_die,
-        secret=load_secret(sources.load(SecretsConfig, "secrets"), Role.WORKER),
-        telemetry=telemetry,
-    )
-
-    def announce() -> None:
-        print(f"worker ready as {config.shown_name}", flush=True)  # noqa: T201 - for its starter
-
-    exit_code = await worker.lifecycle.run(on_started=announce)
-    if executor.in_process:
-        _die("tasks in this process did not end in time", exit_code)
-    return exit_code
-
-
-def _die(reason: str, exit_code: int = ExitCode.RESTART) -> None:
-    """Ends the process at once, with all that runs in it; the shim ends everything else."""
-    _log.error("The worker ends at once.", action="die", reason=reason)
-    sys.stderr.flush()
-    os._exit(exit_code)
-
-
-def _complain(program: str, error: Exception) -> None:
-    print(f"{program}: {error}", file=sys.stderr)  # noqa: T201 - the reason for not starting
+    return run(arguments, program=program)
 
 
 if __name__ == "__main__":
+    mark_process()
     sys.exit(main())

@@ -8,9 +8,7 @@ from typing import Final
 
 from sexton_core.instants import format_instant
 from sexton_worker.contract import FromWorker, Order, ShellWork
-
-MARK: Final = "SEXTON_WORKER_MARK"
-"""Variable by which a process that a worker has started is known as the worker's."""
+from sexton_worker.mark import MARK
 
 _SECRETS: Final = "SEXTON_SECRETS"
 _OWN: Final = "SEXTON_"

@@ -89,64 +89,6 @@ async def test_a_worker_cut_off_ends_itself_where_a_task_does_not_end(tmp_path: 
         assert "did not end" in worker.said()
 
 
-async def test_a_short_stop_costs_nothing(tmp_path: Path) -> None:
-    owner = Owner(session_ms=10_000, heartbeat_ms=100)
-    async with serving(owner) as address, working(tmp_path, address) as worker:
-        await owner.connected()
-        token, tree = await start_tree(owner, tmp_path)
-        worker.signal(signal.SIGSTOP)
-        worker.signal(signal.SIGCONT)
-        await owner.beats(3)
-        assert all(alive(pid) for pid in tree)
-        assert not owner.completions
-        owner.cancel(token, terminate=True)
-        assert (await owner.completion(token)).state == run_pb2.ATTEMPT_STATE_TERMINATED
-
-
-async def test_cancelling_ends_the_group_and_then_all_that_is_left(tmp_path: Path) -> None:
-    owner = Owner()
-    async with serving(owner) as address, working(tmp_path, address):
-        await owner.connected()
-        polite, tree = await start_tree(owner, tmp_path)
-        owner.cancel(polite)
-        done = await owner.completion(polite)
-        assert done.state == run_pb2.ATTEMPT_STATE_CANCELLED
-        assert (done.error.kind, done.error.message[:7]) == ("cancelled", "by hand")
-        assert not any(alive(pid) for pid in tree)
-        ready = tmp_path / "ready"
-        deaf = owner.shell(f"trap '' TERM; echo $$ > {ready}; while :; do sleep 1; done")
-        await written(ready)
-        owner.cancel(deaf)
-        assert (await owner.completion(deaf)).state == run_pb2.ATTEMPT_STATE_CANCELLED
-
-
-async def test_terminating_and_the_timeout_kill_everything(tmp_path: Path) -> None:
-    owner = Owner()
-    async with serving(owner) as address, working(tmp_path, address):
-        await owner.connected()
-        terminated, tree = await start_tree(owner, tmp_path)
-        owner.cancel(terminated, terminate=True)
-        done = await owner.completion(terminated)
-        assert (done.state, done.error.kind) == (
-            run_pb2.ATTEMPT_STATE_TERMINATED, "terminated",
-        )  # fmt: skip
-        assert not any(alive(pid) for pid in tree)
-        late, tree = await start_tree(owner, tmp_path, timeout_ms=600)
-        done = await owner.completion(late)
-        assert (done.state, done.error.kind) == (run_pb2.ATTEMPT_STATE_TIMED_OUT, "timeout")
-        assert not any(alive(pid) for pid in tree)
-
-
-async def test_what_a_command_leaves_behind_goes_with_it(tmp_path: Path) -> None:
-    owner = Owner()
-    async with serving(owner) as address, working(tmp_path, address):
-        await owner.connected()
-        token = owner.shell("setsid sleep 300 & echo $!; exit 0")
-        done = await owner.completion(token)
-        assert done.state == run_pb2.ATTEMPT_STATE_SUCCEEDED
-        assert not alive(int(done.output_tail))
-
-
 async def test_a_killed_guard_and_a_killed_shim_are_survived(tmp_path: Path) -> None:
     owner = Owner()
     async with serving(owner) as address, working(tmp_path, address) as worker:

@@ -5,31 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-import pytest_asyncio
-from integration.worker.owner import Owner, serving
-from integration.worker.worker_process import WorkerProcess, working, written
+from integration.worker.conftest import Pair
+from integration.worker.worker_process import written
 
 from sexton.v1 import job_pb2, run_pb2
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
-
-
-class Pair(NamedTuple):
-    owner: Owner
-    worker: WorkerProcess
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pair]:
-    owner, folder = Owner(), tmp_path_factory.mktemp("worker")
-    async with serving(owner) as address, working(folder, address, PASSWORD="s3cret") as worker:
-        await owner.connected()
-        yield Pair(owner, worker)
 
 
 async def test_python_and_shell_tasks_run_and_say_what_became_of_them(pair: Pair) -> None:
