@@ -191,6 +191,10 @@ class AsyncJobs:
             validate_only=dry_run,
         )
         answer = await self._call("ApplyJobs", request, timeout_s=timeout_s)
+        for sent, each in zip(request.jobs, answer.jobs, strict=True):
+            if not each.job.spec.task.WhichOneof("kind"):
+                # A long answer leaves out what was sent.
+                each.job.spec.CopyFrom(sent.spec)
         return tuple(messages.applied_of(each) for each in answer.jobs)
 
     async def delete(self, job: JobRef, *, timeout_s: float | None = None) -> None:

@@ -1,10 +1,14 @@
 """The command line: exit codes, one line of error, nothing but results on stdout."""
 
+import os
+import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
+from sexton.v1 import run_pb2
 from sexton_cli import main as entry
 from sexton_cli.errors import NotFound, Refused, Unavailable
 from sexton_cli.output import visible
@@ -163,6 +167,25 @@ def test_help_imports_nothing_heavy():
         check=True,
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [["runs", "watch"], ["runs", "wait", "nightly/m1"]])
+def test_an_interrupted_command_ends_at_once_without_a_word(api, mesh, arguments):
+    name = "namespaces/default/jobs/nightly/runs/m1"
+    api.runs[name] = run_pb2.Run(name=name, origin=2, state=run_pb2.RUN_STATE_WAITING)
+    running = subprocess.Popen(
+        [sys.executable, "-m", "sexton_cli.main", *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
+    )
+    with running:
+        while "WatchRuns" not in api.calls:
+            assert running.poll() is None
+            threading.Event().wait(0.01)
+        running.send_signal(signal.SIGINT)
+        assert (running.wait(10), running.stderr.read()) == (130, b"")
 
 
 @pytest.mark.slow

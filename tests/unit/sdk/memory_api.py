@@ -42,6 +42,7 @@ class MemoryApi(
 
     def __init__(self, secret="", page_size=None):
         self.jobs = {}
+        self.terse = False
         self.runs = {}
         self.answers = {}
         self.calls = []
@@ -160,7 +161,10 @@ class MemoryApi(
                 applied.append(
                     scheduler_pb2.AppliedJob(job=written, change=change, changed_paths=paths)
                 )
-            return scheduler_pb2.ApplyJobsResponse(jobs=applied)
+            answer = scheduler_pb2.ApplyJobsResponse(jobs=applied)
+            for each in answer.jobs if self.terse else ():
+                each.job.ClearField("spec")
+            return answer
 
     def PauseJob(self, request, context):
         with self._answering("PauseJob", context):

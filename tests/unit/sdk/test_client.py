@@ -138,6 +138,12 @@ def test_applying_twice_changes_nothing(client, api):
     assert api.sources == ["jobs.py", "jobs.py"]
 
 
+def test_a_long_answer_that_leaves_the_definitions_out_is_completed(client, api):
+    api.terse = True
+    (applied,) = client.jobs.apply({"a": SPEC})
+    assert applied.job.spec == SPEC
+
+
 def test_a_dry_run_writes_nothing(client):
     (applied,) = client.jobs.apply({"a": SPEC}, dry_run=True)
     assert applied.change is Change.CREATED
