@@ -20,8 +20,8 @@ from sexton_records.spec import canonical
 from sexton_runtime.randomness import Randomness
 
 SPEC: Final = "spec."
-MAX_SPEC_BYTES: Final = 512 * 1024
-"""A commit holds the definition, the one before, and the answer, in at most 1 MiB together."""
+MAX_SPEC_BYTES: Final = 400 * 1024
+"""A commit has at most 1 MiB and holds two: also the one before, or the answer to a request."""
 
 _WELL_KNOWN: Final = "google.protobuf."
 

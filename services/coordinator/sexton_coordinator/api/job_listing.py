@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from sexton.errors import InvalidArgument
 from sexton.internal.v1 import records_pb2 as records
+from sexton.v1 import job_pb2 as pb
 from sexton.v1 import scheduler_pb2 as api
 from sexton_coordinator.api import checks
 from sexton_coordinator.api.showing import Viewer
@@ -15,6 +17,7 @@ from sexton_coordinator.api.tokens import make_token, read_token
 from sexton_coordinator.jobs_store import get_all
 from sexton_coordinator.mesh import Mesh
 from sexton_coordinator.writes import JobName
+from sexton_core.policy.state import Handle
 from sexton_records import keys
 from sexton_runtime.kv.types import KeyValue, prefix_end
 
@@ -68,47 +71,65 @@ class JobLister:
             last = text.encode()
             start = max(start, last + b"\0")
         response = api.ListJobsResponse()
-        scanned = looked_at = 0
-        while len(response.jobs) < size and scanned < MAX_SCANNED:
+        scanned = looked_at = answer_bytes = 0
+        while scanned < MAX_SCANNED:
             page = await self._mesh.store.scan(start, end, limit=CHUNK)
             fitting = [kv for kv in page.kvs if _job_id(kv).startswith(request.prefix)]
-            room = size - len(response.jobs)
-            last = page.kvs[-1].key if page.kvs else last
-            if len(fitting) > room:
-                last = fitting[room - 1].key
-            elif not page.next_token:
-                await self._show(fitting, response, full=full)
+            wanted = fitting[: size - len(response.jobs)]
+            rows = await self._rows(wanted, full=full)
+            shown: list[_Row] = []
+            for row in rows:
+                shown.append(row)
+                answer_bytes += row.message.ByteSize()
+                looked_at += len(row.live)
+                if answer_bytes > MAX_ANSWER_BYTES or looked_at > MAX_LIVE_LOOKED_AT:
+                    break
+            await self._viewer.add_live_runs((row.message, row.uid, row.live) for row in shown)
+            response.jobs.extend(row.message for row in shown)
+            if len(shown) < len(rows):
+                last = shown[-1].key
+                break
+            if len(wanted) < len(fitting):
+                last = wanted[-1].key
+                break
+            if not page.next_token:
                 return response
-            looked_at += await self._show(fitting[:room], response, full=full)
+            last = page.kvs[-1].key
+            if len(response.jobs) == size:
+                break
             start = last + b"\0"
             scanned += len(page.kvs)
-            if response.ByteSize() > MAX_ANSWER_BYTES or looked_at > MAX_LIVE_LOOKED_AT:
-                break
             await asyncio.sleep(0)
         response.next_page_token = make_token(query, [last.decode()])
         return response
 
-    async def _show(
-        self, kvs: list[KeyValue], response: api.ListJobsResponse, *, full: bool
-    ) -> int:
-        """Adds jobs to an answer; returns how many handles were looked at."""
+    async def _rows(self, kvs: Sequence[KeyValue], *, full: bool) -> list[_Row]:
+        """Returns jobs as they are listed, but for their live runs."""
         mesh = self._mesh
-        named: list[tuple[JobName, records.JobRecord, int]] = []
+        named: list[tuple[JobName, records.JobRecord, KeyValue]] = []
         for kv in kvs:
             record = records.JobRecord.FromString(kv.value)
             name = mesh.jobs.name_of(*keys.parse_job_key(kv.key), record.uid)
-            named.append((name, record, kv.mod_revision))
+            named.append((name, record, kv))
         states = await get_all(mesh.store, [name.state_key for name, _, _ in named])
-        lives = []
-        for (name, record, revision), kv in zip(named, states, strict=True):
-            if not kv.create_revision:
-                continue  # deleted since the page was read
-            state = records.StateRecord.FromString(kv.value)
-            message, decoded = self._viewer.listed(name, record, revision, state, full=full)
-            response.jobs.append(message)
-            lives.append((response.jobs[-1], name.uid, decoded.live))
-        await self._viewer.add_live_runs(lives)
-        return sum(len(live) for _, _, live in lives)
+        rows = []
+        for (name, record, kv), state_kv in zip(named, states, strict=True):
+            if state_kv.create_revision:  # else it was deleted since the page was read
+                state = records.StateRecord.FromString(state_kv.value)
+                message, decoded = self._viewer.listed(
+                    name, record, kv.mod_revision, state, full=full
+                )
+                rows.append(_Row(kv.key, name.uid, message, decoded.live))
+        return rows
+
+
+class _Row(NamedTuple):
+    """A job on a page."""
+
+    key: bytes
+    uid: str
+    message: pb.Job
+    live: Sequence[Handle]
 
 
 def _job_id(kv: KeyValue) -> str:

@@ -22,7 +22,10 @@ _ANSWER_S: Final = 0.5
 """A member that is slower is listed as its lease shows it."""
 
 _AT_ONCE: Final = 16
-_MAX_LISTED: Final = 10_000
+_MAX_LISTED: Final = 3_000
+_MAX_DETAIL: Final = 200
+"""Members, and characters of a detail: an answer has at most 4 MiB."""
+
 _ROLES: Final = {
     "coordinator": api.Member.ROLE_COORDINATOR,
     "queue": api.Member.ROLE_QUEUE,
@@ -145,10 +148,10 @@ def _worker(session: queue_pb2.SessionInfo, shard: int) -> api.Member:
         shard=shard,
         software_version=session.software_version,
         details={
-            "worker": session.worker,
-            "queues": ", ".join(session.queues),
-            "tasks": ", ".join(session.tasks),
-            "kinds": ", ".join(session.kinds),
+            "worker": session.worker[:_MAX_DETAIL],
+            "queues": ", ".join(session.queues)[:_MAX_DETAIL],
+            "tasks": ", ".join(session.tasks)[:_MAX_DETAIL],
+            "kinds": ", ".join(session.kinds)[:_MAX_DETAIL],
             "slots": str(session.slots),
             "running": str(session.running),
             "silent_ms": str(session.silent_ms),

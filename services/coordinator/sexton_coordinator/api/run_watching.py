@@ -44,7 +44,9 @@ from sexton_runtime.kv.types import EventKind, KeyValue, prefix_end
 MAX_BATCHES: Final = 64
 """Batches of changes that wait for a caller that does not read."""
 
-RUNS_PER_MESSAGE: Final = 50
+BYTES_PER_MESSAGE: Final = 256 * 1024
+"""A message has about this much; a single run may have up to 1 MiB."""
+
 _PAGE: Final = 100
 _MAX_REMEMBERED: Final = 10_000
 """Runs of which it is known what was told: those in flight, and those that ended lately."""
@@ -259,6 +261,7 @@ class _Watch:
     def _messages(self, kvs: Iterable[KeyValue], *, synced: bool) -> list[api.WatchRunsResponse]:
         """Returns what is new as messages of bounded size."""
         messages: list[api.WatchRunsResponse] = []
+        size = 0
         for kv in kvs:
             record = records.RunRecord.FromString(kv.value)
             key = (record.template.job_uid, record.run_id)
@@ -271,11 +274,12 @@ class _Watch:
             if len(self._told) > _MAX_REMEMBERED:
                 self._told.popitem(last=False)
             self._ended = ended and bool(self._name.run)
-            if not messages or len(messages[-1].runs) == RUNS_PER_MESSAGE:
+            run = run_message(record, kv.mod_revision, full=bool(self._name.run))
+            size += run.ByteSize()
+            if not messages or size > BYTES_PER_MESSAGE:
                 messages.append(api.WatchRunsResponse(synced=synced))
-            messages[-1].runs.append(
-                run_message(record, kv.mod_revision, full=bool(self._name.run))
-            )
+                size = 0
+            messages[-1].runs.append(run)
         return messages
 
 

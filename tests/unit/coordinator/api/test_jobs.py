@@ -323,3 +323,47 @@ def test_a_delete_of_another_version_is_refused() -> None:
         assert (await world.get()).paused
 
     story(scenario)
+
+
+def test_a_definition_as_large_as_may_be_is_created_and_edited() -> None:
+    async def scenario(world: World) -> None:
+        times = [format_instant((2_000_000_000 + n) * S) for n in range(1_000)]
+        schedules = [job_pb2.Schedule(at=job_pb2.At(times=times))] * 17
+        spec = job_pb2.JobSpec(task=shell("x" * 30_000), schedules=schedules)
+        assert 390_000 < spec.ByteSize() < 400 * 1024
+        job = job_pb2.Job(name=JOB, spec=spec)
+        await world.jobs_api.CreateJob(api.CreateJobRequest(job=job, request_id="r"))
+        mask = FieldMask(paths=["priority"])
+        request = api.UpdateJobRequest(
+            job=job_pb2.Job(name=JOB, spec=job_pb2.JobSpec(priority=1)), update_mask=mask
+        )
+        assert (await world.jobs_api.UpdateJob(request)).job.version == 2
+        request.update_mask.paths.append("task")
+        request.job.spec.task.http.url = "https://example.org"
+        request.job.spec.task.http.body = "x" * 60_000
+        with pytest.raises(errors.InvalidArgument, match="at most 409,600 bytes"):
+            await world.jobs_api.UpdateJob(request)
+
+    story(scenario)
+
+
+def test_a_page_of_large_definitions_fits_one_message() -> None:
+    async def scenario(world: World) -> None:
+        http = job_pb2.HttpTask(url="https://example.org", body="x" * 64_000)
+        spec = job_pb2.JobSpec(task=job_pb2.Task(http=http))
+        names = [f"{NS}/jobs/j{number:02}" for number in range(45)]
+        for name in names:
+            await world.jobs_api.CreateJob(
+                api.CreateJobRequest(job=job_pb2.Job(name=name, spec=spec))
+            )
+        found, token, pages = [], "", 0
+        while token or not pages:
+            request = api.ListJobsRequest(view=api.VIEW_FULL, page_token=token)
+            page = await world.jobs_api.ListJobs(request)
+            assert page.ByteSize() < 3 * 1024 * 1024
+            found += [job.name for job in page.jobs]
+            token, pages = page.next_page_token, pages + 1
+        assert found == names
+        assert pages == 2
+
+    story(scenario)
