@@ -18,6 +18,7 @@ from sexton_runtime.rpc.grpc_transport import GrpcTransport
 from sexton_runtime.rpc.server import RpcServer, Service
 from sexton_runtime.secrets import Role
 from sexton_runtime.telemetry import Telemetry
+from sexton_runtime.transport import Transport
 
 SERVICE = "sexton.v1.WorkerService"
 NOMINAL = 1_795_935_600_000_000_000  # 2026-11-29T07:00:00Z
@@ -187,17 +188,19 @@ class Owner(worker_pb2_grpc.WorkerServiceServicer):
 
 
 @asynccontextmanager
-async def serving(owner: Owner, secret: str = "") -> AsyncIterator[str]:
-    """Serves an owner over gRPC; gives its address."""
+async def serving(
+    owner: Owner, *, transport: Transport | None = None, listen: str = "127.0.0.1:0"
+) -> AsyncIterator[str]:
+    """Serves an owner, over gRPC unless told otherwise; gives its address."""
 
     def register(server: aio.Server) -> None:
         worker_pb2_grpc.add_WorkerServiceServicer_to_server(owner, server)
 
     server = RpcServer(
-        transport=GrpcTransport(),
-        listen="127.0.0.1:0",
+        transport=transport or GrpcTransport(),
+        listen=listen,
         services=(Service(SERVICE, frozenset({Role.WORKER}), register),),
-        secrets={Role.WORKER: secret} if secret else {},
+        secrets={},
         randomness=SystemRandomness(),
         telemetry=Telemetry(),
         grace_s=0.0,
