@@ -240,8 +240,9 @@ class Firing:
             if number % _TURN == _TURN - 1:
                 await asyncio.sleep(0)
             loaded = known.loaded
-            if loaded is None or not known.in_flight:
-                continue
+            if not known.in_flight:
+                continue  # it is gone, or can't be read
+            assert loaded is not None, "what is in flight was read"
             if known.scanned is not None and known.scanned != loaded.timer:
                 await self._drop_timer(known, loaded)
             known.scanned = None

@@ -56,6 +56,7 @@ class Known:
     ended: of its live runs, those that are known to have ended.
     verify: whether its live handles are to be read before the next decision.
     force: whether its timer is to be written although it should stand.
+    again, reread: whether it is to be looked at, or read, again after the look under way.
     changed_at: revision of the last change that somebody else made.
     scanned: when a timer in the store is due that named it; to be compared with its state.
     sent, sent_runs: the state, and the runs, of a commit whose outcome is not known.
@@ -70,6 +71,7 @@ class Known:
     force: bool = False
     in_flight: bool = False
     again: bool = False
+    reread: bool = False
     changed_at: int = 0
     scanned: Instant | None = None
     sent: bytes = b""
@@ -120,9 +122,12 @@ class Machine:
         """Notes that somebody else has changed a job."""
         known = self._know(ref)
         known.changed_at = max(known.changed_at, revision)
+        if known.in_flight:
+            known.again = True  # what it is being decided by stays until the look has ended
+            return
         if known.loaded is not None and known.loaded.state_revision < revision:
             known.loaded = None
-        if known.in_flight or known.loaded is None:
+        if known.loaded is None:
             self._wake(known)
 
     def removed(self, namespace: str, job: str, revision: int) -> None:
@@ -156,8 +161,10 @@ class Machine:
     def forget_all_read(self) -> None:
         """Has every job read again before it is decided about: changes may have been missed."""
         for known in self._known.values():
-            known.loaded = None
-            known.again = known.in_flight
+            if known.in_flight:
+                known.again = known.reread = True
+            else:
+                known.loaded = None
 
     def take(self, now: Instant, limit: int) -> list[Known]:
         """Takes up to `limit` jobs that are to be looked at now; each is then in flight."""
@@ -186,8 +193,9 @@ class Machine:
         self.woken.set()
         loaded = known.loaded
         if loaded is not None and known.changed_at > loaded.state_revision:
-            known.loaded = None
-            known.again = True
+            known.reread = known.again = True
+        if known.reread:
+            known.loaded, known.reread = None, False
         if known.again or known.triggers:
             self._wake(known)
         armed = self.horizon.arm(known.uid, next_due)
@@ -198,6 +206,8 @@ class Machine:
         """Ends a look at a job that came to nothing; it is looked at again at `until`."""
         known.in_flight = False
         self.woken.set()
+        if known.reread:
+            known.loaded, known.reread = None, False
         self._ready.pop(known.uid, None)
         self.horizon.arm(known.uid, until, anyway=True)
 

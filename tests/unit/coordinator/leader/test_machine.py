@@ -48,6 +48,19 @@ def test_at_most_one_look_at_a_job_is_under_way_and_what_comes_meanwhile_is_seen
     assert take(made) == [A.uid]
 
 
+def test_what_a_look_rests_on_stays_until_it_has_ended() -> None:
+    made = machine()
+    made.changed(A, 5)
+    (known,) = made.take(0, 100)
+    read(known, 5)
+    made.changed(A, 6)
+    made.forget_all_read()
+    assert known.loaded is not None
+    made.finish(known, 500)
+    assert known.loaded is None
+    assert take(made) == [A.uid]
+
+
 def test_a_change_that_is_known_already_costs_nothing() -> None:
     made = machine()
     made.changed(A, 5)
