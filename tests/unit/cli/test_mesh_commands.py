@@ -272,7 +272,7 @@ def test_waiting_in_vain_ends_with_unavailable(sexton, mesh):
     run = sexton("jobs", "trigger", "nightly", "-o", "name")[1].strip()
     code, out, err = sexton("runs", "wait", run, "--timeout", "0.05")
     assert (code, out) == (5, "")
-    assert "has not ended within 0.05 s" in err
+    assert err == f"sexton: run {run} has not ended within 0.05 s\n"
 
 
 def test_a_watch_prints_each_change_as_a_line(sexton, mesh, api):
@@ -410,6 +410,18 @@ def test_each_error_of_the_mesh_has_its_exit_code(sexton, mesh, api, monkeypatch
     monkeypatch.setattr("sexton_cli.online.session._RETRY_FOR_S", 0.0)
     api.fail("PauseJob", *[error] * 50)
     assert sexton("jobs", "pause", "nightly")[0] == code
+
+
+def test_a_mesh_that_is_there_and_can_not_answer_is_not_told_to_be_started(
+    sexton, mesh, api, monkeypatch
+):
+    monkeypatch.setattr("sexton_cli.online.session._RETRY_FOR_S", 0.0)
+    api.fail("ListJobs", errors.Unavailable("the store does not answer"))
+    code, out, err = sexton("jobs", "list")
+    assert (code, out) == (5, "")
+    assert "can't answer now: the store does not answer\nsexton: try again\n" in err
+    api.fail("ListJobs", errors.DeadlineExceeded())
+    assert "did not answer in time" in sexton("jobs", "list")[2]
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from sexton_cli.commands._mesh_options import Api, Namespace, Output, RunName, target_of
+from sexton_cli.errors import Unavailable
 from sexton_cli.output import ListFormat
 
 Reason = Annotated[str, typer.Option(help="For people; it is recorded with the run.")]
@@ -137,11 +138,15 @@ def wait(
     output: Output = ListFormat.TABLE,
 ) -> None:
     """Wait until a run has ended. Ends with 0 where it succeeded and with 1 where it did not."""
-    from sexton.runs import RunState  # noqa: PLC0415 - heavy
+    from sexton.errors import DeadlineExceeded  # noqa: PLC0415 - heavy
+    from sexton.runs import RunState  # noqa: PLC0415
     from sexton_cli.online import runs, session  # noqa: PLC0415
 
     with session.connected(target_of(api, namespace)) as client:
-        ended = client.runs.wait(run, timeout_s=timeout)
+        try:
+            ended = client.runs.wait(run, timeout_s=timeout)
+        except DeadlineExceeded as error:
+            raise Unavailable(str(error)) from None
         runs.show_change(ended, output)
     if ended.state is not RunState.SUCCEEDED:
         raise typer.Exit(_FAILED)

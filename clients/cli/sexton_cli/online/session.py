@@ -17,6 +17,9 @@ _RETRY_FOR_S = 3.0
 _RETRY_NOBODY_S = 0.2
 """Where nothing says that there is a mesh at all."""
 
+_NEVER_SENT = "failed to connect to all addresses; last error: "
+"""How gRPC's own message begins where nobody listens."""
+
 _KINDS: tuple[tuple[type[errors.SextonError], type[CliError]], ...] = (
     (errors.InvalidArgument, UsageError),
     (errors.NotFound, NotFound),
@@ -72,14 +75,20 @@ def explained(error: errors.SextonError, addresses: tuple[str, ...]) -> CliError
     if isinstance(error, errors.OutcomeUnknown):
         return kind(
             f"the mesh at {where} broke off: {error}\n"
-            f"whether it was done is not known; look, then try again"
+            f"of a change the outcome is not known; look, then try again"
         )
-    if type(error) is errors.Unavailable:
-        _, of_grpc, cause = str(error).rpartition("last error: ")
-        cause = cause.rpartition(": ")[2] if of_grpc else str(error)
+    if isinstance(error, errors.Unavailable):
+        _, never_sent, cause = str(error).rpartition(_NEVER_SENT)
+        if not never_sent:
+            return kind(f"the mesh at {where} can't answer now: {error}\ntry again")
         return kind(
-            f"no mesh answers at {where}: {cause}\n"
+            f"no mesh answers at {where}: {cause.rpartition(': ')[2]}\n"
             f"start one with `sexton up`, or name it with --api HOST:PORT (SEXTON_API)"
+        )
+    if isinstance(error, errors.DeadlineExceeded):
+        return kind(
+            f"the mesh at {where} did not answer in time: {error}\n"
+            f"of a change the outcome is not known; look, then try again"
         )
     if isinstance(error, errors.Unauthenticated | errors.PermissionDenied):
         return kind(
