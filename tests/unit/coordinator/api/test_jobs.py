@@ -325,6 +325,7 @@ def test_a_delete_of_another_version_is_refused() -> None:
     story(scenario)
 
 
+@pytest.mark.slow
 def test_a_definition_as_large_as_may_be_is_created_and_edited() -> None:
     async def scenario(world: World) -> None:
         times = [format_instant((2_000_000_000 + n) * S) for n in range(1_000)]
