@@ -338,7 +338,8 @@ class SimLoop(RefusingLoop):
 
     def _finalize_asyncgen(self, generator: AsyncGenerator[Any, Any]) -> None:
         process = PROCESS.get(self.system)
-        if process.alive and not self._closed:
+        # One that still runs was left behind in the middle of closing by a process that was killed.
+        if process.alive and not self._closed and not generator.ag_running:
             self.call_soon(self.create_task, generator.aclose())
 
     def _describe_pending(self) -> str:

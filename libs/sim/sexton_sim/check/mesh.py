@@ -7,17 +7,46 @@ then held against it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from sexton_sim.check.executions import check_executions
+from sexton_sim.check.keytable import KeyTable
+from sexton_sim.check.lateness import check_lateness
 from sexton_sim.check.records import MeshLog
+from sexton_sim.check.requests import check_requests
 from sexton_sim.check.scheduling import SchedulingRules
 from sexton_sim.check.settling import SettlingRules
 from sexton_sim.check.verdict import Verdict
 from sexton_sim.history import History
 
 
-def check_mesh(history: History, verdict: Verdict, *, healed_ns: int) -> None:
-    """Checks what a mesh did. `healed_ns`: from when on nothing was done to it any more."""
+def check_mesh(
+    history: History,
+    verdict: Verdict,
+    *,
+    limits: Mapping[str, int] | None = None,
+    quiet: tuple[int, int] | None = None,
+) -> None:
+    """Checks what a mesh did with jobs and runs.
+
+    `limits` are the bounds on assigned runs by queue. Between the two times of `quiet` nothing was
+    done to the mesh, and its end every job was paused and every run given time to end.
+    """
     log = MeshLog(history)
-    rules = (SchedulingRules(verdict), SettlingRules(verdict))
+    rebooted = any(note.what == "reboot" for note in history.of("fault"))
+    scheduling = SchedulingRules(verdict, rebooted=rebooted)
+    settling = SettlingRules(verdict, limits=limits or {})
+    table = KeyTable(verdict)
     for commit in log.commits:
-        for rule in rules:
-            rule.take(commit)
+        table.take(commit)
+        scheduling.take(commit)
+        settling.take(commit)
+    check_executions(history, settling.runs, verdict)
+    check_requests(history, log, settling.runs, verdict)
+    if quiet is None:
+        verdict.unknown(
+            "whether everything came to its end: nobody says when it was quiet (L1, L3)"
+        )
+        return
+    settling.finish()
+    check_lateness(log, settling.runs, verdict, healed_ns=quiet[0], until_ns=quiet[1])

@@ -22,9 +22,13 @@ from sexton_records.spec import decode_definition
 from sexton_sim.check.records import Changed, MeshCommit
 from sexton_sim.check.verdict import Verdict
 
+Start = pb.RunRecord | pb.BufferedRecord
+
 _SLACK_NS = 1_000_000_000
 """A change may be committed so long after the mesh time for which it was computed, and mesh time is
 estimated."""
+_PERSISTED_NS = 5_000_000_000
+"""Mesh time goes on after a power loss where it was last persisted."""
 
 
 @dataclass(slots=True)
@@ -61,10 +65,12 @@ class _Decided:
 class SchedulingRules:
     """Follows every job through the log."""
 
-    def __init__(self, verdict: Verdict) -> None:
+    def __init__(self, verdict: Verdict, *, rebooted: bool) -> None:
+        """`rebooted`: mesh time as it was told may have gone back."""
         self.jobs: dict[str, _Job] = {}
         self._verdict = verdict
         self._schedules = ScheduleCache()
+        self._ahead_ns = _SLACK_NS + (_PERSISTED_NS if rebooted else 0)
 
     def take(self, commit: MeshCommit) -> None:
         """Looks at a commit."""
@@ -105,7 +111,7 @@ class SchedulingRules:
         effective = record.effective_time_ns
         cursor = 0 if job.state is None else job.state.cursor_ns
         self._verdict.checked["S7"] += 1
-        earliest, latest = commit.mesh_ns - _SLACK_NS, commit.mesh_ns + _SLACK_NS
+        earliest, latest = commit.mesh_ns - _SLACK_NS, commit.mesh_ns + self._ahead_ns
         if not max(earliest, cursor) <= effective <= max(latest, cursor):
             self._verdict.violate(
                 "S7",
@@ -191,18 +197,20 @@ class SchedulingRules:
 
     def _items(self, decided: _Decided) -> list[tuple[int, int, str]]:
         """Gives what the commit says of nominal times that nothing had been said of before."""
-        items: list[tuple[int, int, str]] = []
-        for start in (*decided.runs, *decided.buffered):
-            if start.origin == run_pb2.RUN_ORIGIN_SCHEDULE and (
-                start.run_id not in decided.unbuffered
-            ):
-                items.append((start.nominal_ns, start.nominal_ns, start.run_id))
-        for record in decided.decisions:
-            if record.kind != pb.DECISION_KIND_EXCLUDED and (
-                record.run_id not in decided.unbuffered
-                and record.origin == run_pb2.RUN_ORIGIN_SCHEDULE
-            ):
-                items.append((record.first_ns, record.last_ns, "range"))
+        starts: list[Start] = [*decided.runs, *decided.buffered]
+        items = [
+            (start.nominal_ns, start.nominal_ns, start.run_id)
+            for start in starts
+            if start.origin == run_pb2.RUN_ORIGIN_SCHEDULE
+            and start.run_id not in decided.unbuffered
+        ]
+        items += [
+            (record.first_ns, record.last_ns, "range")
+            for record in decided.decisions
+            if record.kind != pb.DECISION_KIND_EXCLUDED
+            and record.origin == run_pb2.RUN_ORIGIN_SCHEDULE
+            and record.run_id not in decided.unbuffered
+        ]
         return items
 
     def _not_asked(self, job: _Job, item: tuple[int, int, str], commit: MeshCommit) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -85,7 +85,7 @@ class MeshWorld(Simulation):
         self._lifecycles: dict[str, Lifecycle] = {}
         self.api_addresses = [f"127.0.0.1:{7500 + n}" for n in range(plan.coordinators)]
         self.queue_addresses = [f"127.0.0.1:{7600 + n}" for n in range(plan.queues)]
-        self.healed_ns = 0
+        self.quiet = (0, 0)
         self.members = [*self._hosts()]
         self._links = [*self._speaking()]
 
@@ -108,8 +108,9 @@ class MeshWorld(Simulation):
         faults = self.plan.faults
         assert isinstance(faults, MeshFaults), "the faults of a mesh"
         await self._storm(MeshInjector(self, faults), self.plan.duration_s)
-        self.healed_ns = self.loop.now_ns
+        healed_ns = self.loop.now_ns
         await asyncio.sleep(self.plan.quiet_s)
+        self.quiet = (healed_ns, self.loop.now_ns)
         self.stopping = True
         last = self.loop.process("last")
         failure: str = await last.spawn(self._finish(last))
@@ -124,10 +125,14 @@ class MeshWorld(Simulation):
 
     def _judge(self, history: History, failure: str) -> Verdict:
         verdict = check(history)
-        check_mesh(history, verdict, healed_ns=self.healed_ns)
+        check_mesh(history, verdict, limits=self._limits(), quiet=self.quiet)
         if failure:
             verdict.violate("L3", failure)
         return verdict
+
+    def _limits(self) -> Mapping[str, int]:
+        config = QueueConfig(store=STORE_ADDRESS, max_running=self.plan.max_running)
+        return config.bounds()
 
     # Who takes part
 
