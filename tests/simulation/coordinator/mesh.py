@@ -27,6 +27,7 @@ from sexton_core.words import Origin, ResumeMode
 from sexton_records import keys
 from sexton_records.state import decode_decision, handle_name
 from sexton_runtime.kv.client import StoreClient
+from sexton_runtime.kv.held_lease import HeldLease
 from sexton_runtime.kv.lease_keeper import LeaseKeeper
 from sexton_runtime.kv.types import Compare, Delete, Outcome, Put, Target, Txn, absent, prefix_end
 from sexton_runtime.randomness import SeededRandomness
@@ -75,6 +76,8 @@ class ScriptedQueue(queue_pb2_grpc.QueueServiceServicer):
     process: Process = field(init=False)
     _streams: list[asyncio.Queue[queue_pb2.PushResponse]] = field(default_factory=list)
     _store: StoreClient = field(init=False)
+    _kept: list[Any] = field(default_factory=list)
+    _handled: set[bytes] = field(default_factory=set)
     _working: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def EndRuns(self, request: Any, context: Any) -> Any:
@@ -99,9 +102,21 @@ class ScriptedQueue(queue_pb2_grpc.QueueServiceServicer):
         queue_pb2_grpc.add_QueueServiceServicer_to_server(self, server)
         mesh.transport.bind(server, QUEUE)
         await server.start()
+        self._streams = []
+        self._lease = await self._own(keeper)
+        self._handled.clear()
+        # What belonged to a dead process is never dropped: nothing of it may still run.
+        self._kept.append((server, self._store, keeper, asyncio.create_task(self._read())))
+        self._begin(self._hold(keeper))
+
+    async def _own(self, keeper: LeaseKeeper) -> HeldLease:
         member = pb.MemberRecord(id="queue", address=QUEUE).SerializeToString()
-        self._lease = await keeper.acquire("queue/000", ttl_s=2, value=member)
-        self._keep = (server, keeper, asyncio.create_task(self._read()))
+        return await keeper.acquire("queue/000", ttl_s=2, value=member)
+
+    async def _hold(self, keeper: LeaseKeeper) -> None:
+        while True:
+            await self._lease.lost.wait()
+            self._lease = await self._own(keeper)
 
     async def Push(self, requests: Any, context: Any) -> Any:
         outbox: asyncio.Queue[queue_pb2.PushResponse] = asyncio.Queue()
@@ -130,8 +145,11 @@ class ScriptedQueue(queue_pb2_grpc.QueueServiceServicer):
 
     async def _read(self) -> None:
         while True:
-            for kv in await self.mesh.below(b"active/", self._store):
-                self._see(kv.key, kv.value, pushed=False)
+            try:
+                for kv in await self.mesh.below(b"active/", self._store):
+                    self._see(kv.key, kv.value, pushed=False)
+            except SextonError:
+                pass
             await asyncio.sleep(self.reads_every_s)
 
     def _see(self, handle: bytes, record: bytes, *, pushed: bool) -> None:
@@ -142,6 +160,8 @@ class ScriptedQueue(queue_pb2_grpc.QueueServiceServicer):
                 at=self.mesh.mesh_now(),
                 pushed=pushed,
             )
+        if handle not in self._handled:
+            self._handled.add(handle)
             self._begin(self._end(handle, self.lasts_s))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
@@ -171,7 +191,7 @@ class ScriptedQueue(queue_pb2_grpc.QueueServiceServicer):
         run_key = keys.run_key(template.namespace, template.job, uid, record.run_id)
         ended_key = keys.ended_key(0, record.end_time_ns, uid, record.run_id)
         txn = Txn(
-            compares=(Compare(handle, Target.EXISTS, True), self._lease.fence()),
+            compares=(Compare(handle, Target.EXISTS, True),),
             then=(
                 Delete(handle),
                 Put(run_key, record.SerializeToString()),
@@ -180,7 +200,7 @@ class ScriptedQueue(queue_pb2_grpc.QueueServiceServicer):
         )
         while True:
             try:
-                (result,) = await self._store.commit([txn])
+                (result,) = await self._lease.commit([txn])
                 break
             except SextonError:
                 await asyncio.sleep(0.2)
