@@ -108,13 +108,16 @@ class Calls:
             SextonError: what the server raised, or how the stream broke.
         """
         address = self._replicas.address()
+        answered = False
         try:
             stream = self._wire.stream(address, self._admitted(call, address), timeout_s)
             async with aclosing(stream) as answers:
                 async for answer in answers:
+                    answered = True
                     yield answer
-        except errors.Unavailable:
-            self._replicas.skip(address)
+        except (errors.Unavailable, errors.DeadlineExceeded) as error:
+            if not answered or isinstance(error, errors.Unavailable):
+                self._replicas.skip(address)
             raise
 
     def new_id(self) -> str:

@@ -11,6 +11,7 @@ from sexton import _messages as messages
 from sexton import errors
 from sexton._calls import Calls
 from sexton._values import job_name, namespace_name, run_name, timestamp
+from sexton._watching import RunChanges
 from sexton._wire import Call
 from sexton.jobs import Job
 from sexton.runs import Run, RunState
@@ -20,12 +21,6 @@ RunRef: TypeAlias = str | Run
 """`JOB/RUN` (in the client's namespace), `NAMESPACE/JOB/RUN`, or a run that was read."""
 
 _PAGE: Final = 500
-_STREAM_S: Final = 30.0
-"""Life of one stream of a watch. It is opened anew then, which reads everything again: what a
-replica may have failed to notice is seen after this at the latest."""
-_REOPEN_PAUSE_S: Final = 0.2
-_OUTAGE_S: Final = 60.0
-"""How long a watch waits for a mesh that does not answer; longer than a restart of any service."""
 
 
 class AsyncRuns:
@@ -145,7 +140,7 @@ class AsyncRuns:
         namespace: str | None = None,
         timeout_s: float | None = None,
     ) -> AsyncIterator[Run]:
-        """Yields a run, or the runs of a job or namespace: first as they stand, then each change.
+        """Yields a run, or those in flight of a job or namespace, and then each change.
 
         Opens the stream anew when it breaks. Ends when the one run has ended, or the time is up;
         else never. Between two changes that are seen there may have been more.
@@ -161,38 +156,8 @@ class AsyncRuns:
                 if run is not None and change.ended:
                     return
 
-    async def _follow(self, name: str, timeout_s: float | None) -> AsyncGenerator[Run, None]:
-        wire = self._calls.wire
-        call = Call(
-            scheduler_pb2_grpc.RunServiceStub,
-            "WatchRuns",
-            scheduler_pb2.WatchRunsRequest(name=name),
-        )
-        end_s = None if timeout_s is None else wire.monotonic_s() + timeout_s
-        heard_s = wire.monotonic_s()
-        live: dict[str, Run] = {}
-        while end_s is None or wire.monotonic_s() < end_s:
-            left_s = _STREAM_S if end_s is None else min(_STREAM_S, end_s - wire.monotonic_s())
-            stream = self._calls.stream(call, timeout_s=left_s)
-            try:
-                async with aclosing(stream) as answers:
-                    async for answer in answers:
-                        heard_s = wire.monotonic_s()
-                        for message in answer.runs:
-                            run = messages.run_of(message)
-                            if live.get(run.full_name) == run:
-                                continue  # as it stood before the stream was opened anew
-                            live[run.full_name] = run
-                            if run.ended:
-                                del live[run.full_name]
-                            yield run
-            except errors.DeadlineExceeded:
-                heard_s = wire.monotonic_s()
-            except (errors.Unavailable, errors.Overloaded, errors.SlowWatcher):
-                if wire.monotonic_s() - heard_s > _OUTAGE_S:
-                    raise
-            left_s = _REOPEN_PAUSE_S if end_s is None else end_s - wire.monotonic_s()
-            await wire.sleep(max(0.0, min(left_s, _REOPEN_PAUSE_S)))
+    def _follow(self, name: str, timeout_s: float | None) -> AsyncGenerator[Run, None]:
+        return RunChanges(self._calls, name, self.get).follow(timeout_s)
 
     def _name(self, run: RunRef) -> str:
         return run_name(run.full_name if isinstance(run, Run) else run, self._namespace)

@@ -53,10 +53,17 @@ class MemoryApi(
         self._page_size = page_size
         self._changed = threading.Condition()
         self._versions = 0
+        self._cut = 0
 
     def fail(self, method, *failures):
         """Makes the next calls of a method fail, one each; None: that call succeeds."""
         self.failures[method] = list(failures)
+
+    def cut(self):
+        """Ends all streams that are open."""
+        with self._changed:
+            self._cut += 1
+            self._changed.notify_all()
 
     def end(self, name, state=run_pb2.RUN_STATE_SUCCEEDED, **fields):
         """Ends a run."""
@@ -253,11 +260,18 @@ class MemoryApi(
 
     def WatchRuns(self, request, context):
         with self._answering("WatchRuns", context):
-            sent = {}
+            ended = run_pb2.RUN_STATE_SUCCEEDED
+            # Of a job or namespace a stream begins with the runs in flight.
+            sent = {name: run.state for name, run in self.runs.items() if run.state >= ended}
             if "/runs/" in request.name:
+                sent = {}
                 self._run(request.name)
+            synced = False
+            cut = self._cut
             while context.is_active():
                 with self._changed:
+                    if self._cut != cut:
+                        raise errors.Unavailable("this replica stops")
                     new = [
                         run
                         for name, run in self.runs.items()
@@ -266,11 +280,12 @@ class MemoryApi(
                     ]
                     sent.update((run.name, run.state) for run in new)
                     answer = scheduler_pb2.WatchRunsResponse(runs=new, synced=True)
-                    ended = any(run.state >= run_pb2.RUN_STATE_SUCCEEDED for run in new)
-                if new:
+                    over = "/runs/" in request.name and any(run.state >= ended for run in new)
+                if new or not synced:
+                    synced = True
                     yield answer
-                    if "/runs/" in request.name and ended:
-                        return
+                if over:
+                    return
                 with self._changed:
                     self._changed.wait(0.05)
 

@@ -195,6 +195,7 @@ def test_waiting_for_a_run_that_is_not_there_says_so(client):
         client.runs.wait("nightly/t1", timeout_s=5)
 
 
+@pytest.mark.slow
 def test_a_watch_goes_on_over_a_broken_stream_and_shows_each_change_once(client, api):
     run = client.jobs.trigger("nightly").run
     api.fail("WatchRuns", errors.Unavailable(), errors.SlowWatcher())
@@ -207,15 +208,39 @@ def test_a_watch_goes_on_over_a_broken_stream_and_shows_each_change_once(client,
 
 async def test_a_watch_of_a_job_shows_its_runs_until_it_is_left(address, api):
     async with sexton.AsyncClient(address) as client:
+        first = (await client.jobs.trigger("nightly")).run
         seen = []
         async with aclosing(client.runs.watch(job="nightly")) as changes:
             async for run in changes:
                 seen.append((run.id, run.state))
-                if len(seen) == 1:
-                    triggered = (await client.jobs.trigger("nightly")).run
-                else:
+                if len(seen) == 2:
                     break
-    assert seen == [(ENDED_RUN, RunState.SUCCEEDED), (triggered.id, RunState.WAITING)]
+                second = (await client.jobs.trigger("nightly")).run
+    assert seen == [(first.id, RunState.WAITING), (second.id, RunState.WAITING)]
+
+
+@pytest.mark.slow
+def test_an_end_that_happens_while_the_stream_is_broken_is_seen(client, api):
+    one, other = (client.jobs.trigger("nightly").run for _ in range(2))
+    changes = client.runs.watch(job="nightly", timeout_s=5)
+    assert {next(changes).id, next(changes).id} == {one.id, other.id}
+    api.cut()
+    api.end(f"namespaces/default/jobs/nightly/runs/{one.id}")
+    del api.runs[f"namespaces/default/jobs/nightly/runs/{other.id}"]
+    change = next(changes)
+    assert (change.id, change.state) == (one.id, RunState.SUCCEEDED)
+    changes.close()
+
+
+@pytest.mark.slow
+def test_a_stream_that_says_nothing_is_sought_elsewhere(client, api, monkeypatch, address):
+    monkeypatch.setattr("sexton._watching._STREAM_S", 0.1)
+    never = threading.Event()
+    hanging = with_history(MemoryApi())
+    hanging.fail("WatchRuns", never)
+    with serving(hanging) as first, sexton.Client([first, address]) as both:
+        assert both.runs.wait(f"nightly/{ENDED_RUN}", timeout_s=5).ended
+        never.set()
 
 
 def test_a_secret_is_sent_and_a_wrong_one_is_refused():

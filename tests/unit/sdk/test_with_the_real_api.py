@@ -1,5 +1,7 @@
 """The SDK against the coordinators' own API, on the simulated network."""
 
+import asyncio
+import random
 from datetime import timedelta
 
 import pytest
@@ -26,7 +28,8 @@ SPEC = JobSpec(task=ShellTask("true"))
 
 
 def client_of(world: World, address: str = "127.0.0.1:7400", **options) -> AsyncClient:
-    return AsyncClient(address, open_channel=world.transport.channel, **options)
+    options |= {"open_channel": world.transport.channel, "randomness": random.Random(7)}
+    return AsyncClient(address, **options)
 
 
 def test_a_job_file_is_applied_and_what_is_read_back_is_the_same_file() -> None:
@@ -83,12 +86,11 @@ def test_lists_go_from_page_to_page(monkeypatch) -> None:
         async with client_of(world) as client:
             await client.jobs.apply({f"job-{number}": SPEC for number in range(8)})
             names = [job.name async for job in client.jobs.list(prefix="job-")]
-            runs = [(await client.jobs.trigger("job-1")).run for _ in range(1)]
-            for run in runs:
-                await client.runs.wait(run, timeout_s=10)
-            for _ in range(4):
-                run = (await client.jobs.trigger("job-1")).run
-                runs.append(await client.runs.wait(run, timeout_s=10))
+            runs = []
+            for _ in range(5):
+                runs.append((await client.jobs.trigger("job-1")).run)
+                await client.runs.wait(runs[-1], timeout_s=10)
+                await asyncio.sleep(1.0)  # virtual: the next one is of another second
             listed = [run.id async for run in client.runs.list("job-1")]
         assert names == [f"job-{number}" for number in range(8)]
         assert listed == [run.id for run in reversed(runs)]

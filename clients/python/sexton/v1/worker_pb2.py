@@ -26,7 +26,7 @@ from sexton.v1 import job_pb2 as sexton_dot_v1_dot_job__pb2
 from sexton.v1 import run_pb2 as sexton_dot_v1_dot_run__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16sexton/v1/worker.proto\x12\tsexton.v1\x1a\x13sexton/v1/job.proto\x1a\x13sexton/v1/run.proto\"\x87\x02\n\x0bPullRequest\x12\x1f\n\x05hello\x18\x01 \x01(\x0b\x32\x10.sexton.v1.Hello\x12\x0f\n\x07\x63redits\x18\x02 \x01(\x05\x12\x11\n\theartbeat\x18\x03 \x01(\x03\x12&\n\x07started\x18\x04 \x03(\x0b\x32\x15.sexton.v1.AttemptRef\x12*\n\x0b\x63ompletions\x18\x05 \x03(\x0b\x32\x15.sexton.v1.Completion\x12\'\n\x08returned\x18\x06 \x03(\x0b\x32\x15.sexton.v1.AttemptRef\x12%\n\x08progress\x18\x07 \x03(\x0b\x32\x13.sexton.v1.Progress\x12\x0f\n\x07\x63losing\x18\x08 \x01(\x08\"\xb9\x01\n\x05Hello\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0e\n\x06worker\x18\x02 \x01(\t\x12\x0e\n\x06queues\x18\x03 \x03(\t\x12\r\n\x05tasks\x18\x04 \x03(\t\x12\r\n\x05kinds\x18\x05 \x03(\t\x12\r\n\x05slots\x18\x06 \x01(\x05\x12#\n\x04held\x18\x07 \x03(\x0b\x32\x15.sexton.v1.AttemptRef\x12\x18\n\x10software_version\x18\x08 \x01(\t\x12\x13\n\x0bowner_token\x18\t \x01(\x03\"+\n\nAttemptRef\x12\x0e\n\x06handle\x18\x01 \x01(\x0c\x12\r\n\x05token\x18\x02 \x01(\x03\"\xd1\x01\n\nCompletion\x12&\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x15.sexton.v1.AttemptRef\x12&\n\x05state\x18\x02 \x01(\x0e\x32\x17.sexton.v1.AttemptState\x12\x13\n\x0bresult_json\x18\x03 \x01(\t\x12\"\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x13.sexton.v1.RunError\x12\x13\n\x0boutput_tail\x18\x05 \x01(\t\x12\x0f\n\x07wait_ms\x18\x06 \x01(\x03\x12\x14\n\x0c\x65xecution_ms\x18\x07 \x01(\x03\"U\n\x08Progress\x12&\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x15.sexton.v1.AttemptRef\x12\x10\n\x08\x66raction\x18\x02 \x01(\x01\x12\x0f\n\x07message\x18\x03 \x01(\t\"\xe3\x01\n\x0cPullResponse\x12#\n\x07welcome\x18\x01 \x01(\x0b\x32\x12.sexton.v1.Welcome\x12*\n\x0b\x61ssignments\x18\x02 \x03(\x0b\x32\x15.sexton.v1.Assignment\x12\x11\n\theartbeat\x18\x03 \x01(\x03\x12,\n\x07results\x18\x04 \x03(\x0b\x32\x1b.sexton.v1.CompletionResult\x12.\n\rcancellations\x18\x05 \x03(\x0b\x32\x17.sexton.v1.Cancellation\x12\x11\n\treconnect\x18\x06 \x01(\x08\"\x92\x01\n\x07Welcome\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x13\n\x0bowner_token\x18\x02 \x01(\x03\x12\x1a\n\x12session_timeout_ms\x18\x03 \x01(\x03\x12\x1d\n\x15heartbeat_interval_ms\x18\x04 \x01(\x03\x12&\n\x07revoked\x18\x05 \x03(\x0b\x32\x15.sexton.v1.AttemptRef\"\xee\x01\n\nAssignment\x12&\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x15.sexton.v1.AttemptRef\x12\x0f\n\x07session\x18\x02 \x01(\t\x12\x0e\n\x06number\x18\x03 \x01(\x05\x12\x0b\n\x03run\x18\x04 \x01(\t\x12\x1d\n\x04task\x18\x05 \x01(\x0b\x32\x0f.sexton.v1.Task\x12\x17\n\x0fnominal_time_ns\x18\x06 \x01(\x03\x12\x12\n\ntimeout_ms\x18\x07 \x01(\x03\x12\x18\n\x10start_timeout_ms\x18\x08 \x01(\x03\x12\x13\n\x0btraceparent\x18\t \x01(\t\x12\x0f\n\x07job_uid\x18\n \x01(\t\"p\n\x10\x43ompletionResult\x12&\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x15.sexton.v1.AttemptRef\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x08\x12\"\n\x05state\x18\x03 \x01(\x0e\x32\x13.sexton.v1.RunState\"k\n\x0c\x43\x61ncellation\x12&\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x15.sexton.v1.AttemptRef\x12#\n\x04mode\x18\x02 \x01(\x0e\x32\x15.sexton.v1.CancelMode\x12\x0e\n\x06reason\x18\x03 \x01(\t2L\n\rWorkerService\x12;\n\x04Pull\x12\x16.sexton.v1.PullRequest\x1a\x17.sexton.v1.PullResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16sexton/v1/worker.proto\x12\tsexton.v1\x1a\x13sexton/v1/job.proto\x1a\x13sexton/v1/run.proto\"\x99\x02\n\x0bPullRequest\x12\x1f\n\x05hello\x18\x01 \x01(\x0b\x32\x10.sexton.v1.Hello\x12\x0f\n\x07\x63redits\x18\x02 \x01(\x05\x12\x11\n\theartbeat\x18\x03 \x01(\x03\x12&\n\x07started\x18\x04 \x03(\x0b\x32\x15.sexton.v1.AttemptRef\x12*\n\x0b\x63ompletions\x18\x05 \x03(\x0b\x32\x15.sexton.v1.Completion\x12\'\n\x08returned\x18\x06 \x03(\x0b\x32\x15.sexton.v1.AttemptRef\x12%\n\x08progress\x18\x07 \x03(\x0b\x32\x13.sexton.v1.Progress\x12\x0f\n\x07\x63losing\x18\x08 \x01(\x08\x12\x10\n\x08\x64raining\x18\t \x01(\x08\"\xb9\x01\n\x05Hello\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0e\n\x06worker\x18\x02 \x01(\t\x12\x0e\n\x06queues\x18\x03 \x03(\t\x12\r\n\x05tasks\x18\x04 \x03(\t\x12\r\n\x05kinds\x18\x05 \x03(\t\x12\r\n\x05slots\x18\x06 \x01(\x05\x12#\n\x04held\x18\x07 \x03(\x0b\x32\x15.sexton.v1.AttemptRef\x12\x18\n\x10software_version\x18\x08 \x01(\t\x12\x13\n\x0bowner_token\x18\t \x01(\x03\"+\n\nAttemptRef\x12\x0e\n\x06handle\x18\x01 \x01(\x0c\x12\r\n\x05token\x18\x02 \x01(\x03\"\xd1\x01\n\nCompletion\x12&\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x15.sexton.v1.AttemptRef\x12&\n\x05state\x18\x02 \x01(\x0e\x32\x17.sexton.v1.AttemptState\x12\x13\n\x0bresult_json\x18\x03 \x01(\t\x12\"\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x13.sexton.v1.RunError\x12\x13\n\x0boutput_tail\x18\x05 \x01(\t\x12\x0f\n\x07wait_ms\x18\x06 \x01(\x03\x12\x14\n\x0c\x65xecution_ms\x18\x07 \x01(\x03\"U\n\x08Progress\x12&\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x15.sexton.v1.AttemptRef\x12\x10\n\x08\x66raction\x18\x02 \x01(\x01\x12\x0f\n\x07message\x18\x03 \x01(\t\"\xe3\x01\n\x0cPullResponse\x12#\n\x07welcome\x18\x01 \x01(\x0b\x32\x12.sexton.v1.Welcome\x12*\n\x0b\x61ssignments\x18\x02 \x03(\x0b\x32\x15.sexton.v1.Assignment\x12\x11\n\theartbeat\x18\x03 \x01(\x03\x12,\n\x07results\x18\x04 \x03(\x0b\x32\x1b.sexton.v1.CompletionResult\x12.\n\rcancellations\x18\x05 \x03(\x0b\x32\x17.sexton.v1.Cancellation\x12\x11\n\treconnect\x18\x06 \x01(\x08\"\x92\x01\n\x07Welcome\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x13\n\x0bowner_token\x18\x02 \x01(\x03\x12\x1a\n\x12session_timeout_ms\x18\x03 \x01(\x03\x12\x1d\n\x15heartbeat_interval_ms\x18\x04 \x01(\x03\x12&\n\x07revoked\x18\x05 \x03(\x0b\x32\x15.sexton.v1.AttemptRef\"\xee\x01\n\nAssignment\x12&\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x15.sexton.v1.AttemptRef\x12\x0f\n\x07session\x18\x02 \x01(\t\x12\x0e\n\x06number\x18\x03 \x01(\x05\x12\x0b\n\x03run\x18\x04 \x01(\t\x12\x1d\n\x04task\x18\x05 \x01(\x0b\x32\x0f.sexton.v1.Task\x12\x17\n\x0fnominal_time_ns\x18\x06 \x01(\x03\x12\x12\n\ntimeout_ms\x18\x07 \x01(\x03\x12\x18\n\x10start_timeout_ms\x18\x08 \x01(\x03\x12\x13\n\x0btraceparent\x18\t \x01(\t\x12\x0f\n\x07job_uid\x18\n \x01(\t\"p\n\x10\x43ompletionResult\x12&\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x15.sexton.v1.AttemptRef\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x08\x12\"\n\x05state\x18\x03 \x01(\x0e\x32\x13.sexton.v1.RunState\"k\n\x0c\x43\x61ncellation\x12&\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x15.sexton.v1.AttemptRef\x12#\n\x04mode\x18\x02 \x01(\x0e\x32\x15.sexton.v1.CancelMode\x12\x0e\n\x06reason\x18\x03 \x01(\t2L\n\rWorkerService\x12;\n\x04Pull\x12\x16.sexton.v1.PullRequest\x1a\x17.sexton.v1.PullResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,25 +34,25 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'sexton.v1.worker_pb2', _glo
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_PULLREQUEST']._serialized_start=80
-  _globals['_PULLREQUEST']._serialized_end=343
-  _globals['_HELLO']._serialized_start=346
-  _globals['_HELLO']._serialized_end=531
-  _globals['_ATTEMPTREF']._serialized_start=533
-  _globals['_ATTEMPTREF']._serialized_end=576
-  _globals['_COMPLETION']._serialized_start=579
-  _globals['_COMPLETION']._serialized_end=788
-  _globals['_PROGRESS']._serialized_start=790
-  _globals['_PROGRESS']._serialized_end=875
-  _globals['_PULLRESPONSE']._serialized_start=878
-  _globals['_PULLRESPONSE']._serialized_end=1105
-  _globals['_WELCOME']._serialized_start=1108
-  _globals['_WELCOME']._serialized_end=1254
-  _globals['_ASSIGNMENT']._serialized_start=1257
-  _globals['_ASSIGNMENT']._serialized_end=1495
-  _globals['_COMPLETIONRESULT']._serialized_start=1497
-  _globals['_COMPLETIONRESULT']._serialized_end=1609
-  _globals['_CANCELLATION']._serialized_start=1611
-  _globals['_CANCELLATION']._serialized_end=1718
-  _globals['_WORKERSERVICE']._serialized_start=1720
-  _globals['_WORKERSERVICE']._serialized_end=1796
+  _globals['_PULLREQUEST']._serialized_end=361
+  _globals['_HELLO']._serialized_start=364
+  _globals['_HELLO']._serialized_end=549
+  _globals['_ATTEMPTREF']._serialized_start=551
+  _globals['_ATTEMPTREF']._serialized_end=594
+  _globals['_COMPLETION']._serialized_start=597
+  _globals['_COMPLETION']._serialized_end=806
+  _globals['_PROGRESS']._serialized_start=808
+  _globals['_PROGRESS']._serialized_end=893
+  _globals['_PULLRESPONSE']._serialized_start=896
+  _globals['_PULLRESPONSE']._serialized_end=1123
+  _globals['_WELCOME']._serialized_start=1126
+  _globals['_WELCOME']._serialized_end=1272
+  _globals['_ASSIGNMENT']._serialized_start=1275
+  _globals['_ASSIGNMENT']._serialized_end=1513
+  _globals['_COMPLETIONRESULT']._serialized_start=1515
+  _globals['_COMPLETIONRESULT']._serialized_end=1627
+  _globals['_CANCELLATION']._serialized_start=1629
+  _globals['_CANCELLATION']._serialized_end=1736
+  _globals['_WORKERSERVICE']._serialized_start=1738
+  _globals['_WORKERSERVICE']._serialized_end=1814
 # @@protoc_insertion_point(module_scope)

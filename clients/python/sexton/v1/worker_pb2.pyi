@@ -34,6 +34,7 @@ class PullRequest(_message.Message):
     RETURNED_FIELD_NUMBER: _builtins.int
     PROGRESS_FIELD_NUMBER: _builtins.int
     CLOSING_FIELD_NUMBER: _builtins.int
+    DRAINING_FIELD_NUMBER: _builtins.int
     credits: _builtins.int
     """Further assignments that the worker has room for: added to what it granted before. Never more
     in all than its free slots.
@@ -42,6 +43,10 @@ class PullRequest(_message.Message):
     """Number of this heartbeat, rising by one from 1 on each stream; 0: this is none."""
     closing: _builtins.bool
     """The worker ends this stream on purpose and holds nothing any more: its session ends at once."""
+    draining: _builtins.bool
+    """The worker drains: what it granted before is void, and nothing further is to be assigned on this
+    stream. What was on its way is given back.
+    """
     @_builtins.property
     def hello(self) -> Global___Hello:
         """First message of a stream only."""
@@ -73,10 +78,11 @@ class PullRequest(_message.Message):
         returned: _abc.Iterable[Global___AttemptRef] | None = ...,
         progress: _abc.Iterable[Global___Progress] | None = ...,
         closing: _builtins.bool = ...,
+        draining: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["hello", b"hello"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["closing", b"closing", "completions", b"completions", "credits", b"credits", "heartbeat", b"heartbeat", "hello", b"hello", "progress", b"progress", "returned", b"returned", "started", b"started"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["closing", b"closing", "completions", b"completions", "credits", b"credits", "draining", b"draining", "heartbeat", b"heartbeat", "hello", b"hello", "progress", b"progress", "returned", b"returned", "started", b"started"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
