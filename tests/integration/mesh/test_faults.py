@@ -14,6 +14,7 @@ from contextlib import suppress
 import pytest
 from integration.mesh.load import SteadyLoad
 from integration.mesh.mesh_process import (
+    PATIENCE_S,
     MeshProcess,
     Process,
     alive,
@@ -60,7 +61,7 @@ def test_a_killed_workers_run_starts_elsewhere_and_what_it_had_started_is_dead(
         assert second.token > first.token
         assert not any(alive(pid) for pid in theirs)
         assert worker_of(mesh, second.pid).name != victim.name
-        ended = client.runs.wait(run, timeout_s=30)
+        ended = client.runs.wait(run, timeout_s=PATIENCE_S)
     assert ended.state is RunState.SUCCEEDED
     assert [attempt.number for attempt in ended.attempts] == [1, 2]
     ends = [line for line in mesh.lines("long") if line.event == "end"]
@@ -80,36 +81,46 @@ def test_a_run_outlives_the_outage_of(mesh: MeshProcess, load: SteadyLoad, role:
         hold_down(mesh, role)
         # It ended while nobody could take note, or a little later: its own file knows.
         mesh.wait_for_lines(job, 1, "end")
-        ended = client.runs.wait(run, timeout_s=30)
+        ended = client.runs.wait(run, timeout_s=PATIENCE_S)
     assert ended.state is RunState.SUCCEEDED
     assert [(line.event, line.attempt) for line in mesh.lines(job)] == [("start", 1), ("end", 1)]
     load.check()
 
 
-def test_every_process_is_told_to_stop_under_load_and_nothing_is_lost(
+def test_every_service_is_told_to_stop_under_load_and_nothing_is_lost(
     mesh: MeshProcess, load: SteadyLoad
 ):
-    job = "many"
-    spec = JobSpec(task=mesh.witness(job, 0.2), overlap=Overlap.ALLOW_ALL)
+    services = [each for each in mesh.processes().values() if each.role != "worker"]
+    stop_in_turn(mesh, "many", services)
+    load.check()
+
+
+def test_every_worker_is_told_to_stop_under_load_and_lets_its_runs_end(
+    mesh: MeshProcess, load: SteadyLoad
+):
+    workers = [each for each in mesh.processes().values() if each.role == "worker"]
+    stop_in_turn(mesh, "more", workers)
+    load.check()
+
+
+def stop_in_turn(mesh: MeshProcess, job: str, processes: list[Process]) -> None:
+    """Stops each with SIGTERM while runs are asked for; each must run once and succeed."""
+    asked = []
     with mesh.client() as client:
-        client.jobs.create(job, spec)
-        asked = []
-        for name in sorted(mesh.processes()):
+        client.jobs.create(job, JobSpec(task=mesh.witness(job, 0.2), overlap=Overlap.ALLOW_ALL))
+        for process in processes:
             asked += [trigger(client, job) for _ in range(4)]
-            process = mesh.process(name)
             mesh.send(process, signal.SIGTERM)
             asked += [trigger(client, job) for _ in range(4)]
             mesh.replaced(process)
             if process.role in ("coordinator", "queue"):
                 mesh.leader(process.role)
         for run in asked:
-            assert client.runs.wait(f"{job}/{run}", timeout_s=30).state is RunState.SUCCEEDED
-    lines = mesh.lines(job)
-    starts = [line for line in lines if line.event == "start"]
+            ended = client.runs.get(client.runs.wait(f"{job}/{run}", timeout_s=PATIENCE_S))
+            assert ended.state is RunState.SUCCEEDED, [each.state for each in ended.attempts]
+    starts = [line for line in mesh.lines(job) if line.event == "start"]
     assert sorted(line.run for line in starts) == sorted(asked)
-    # A worker that stops lets its runs end: nobody saw a second attempt.
     assert {line.attempt for line in starts} == {1}
-    load.check()
 
 
 def worker_of(mesh: MeshProcess, pid: int) -> Process:
