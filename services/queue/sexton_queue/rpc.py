@@ -260,7 +260,9 @@ def _take(
     for progress in request.progress:
         ref = wire.ref_from(progress.attempt)
         roster.progressed(stream, ref, progress.fraction, progress.message)
-    if request.credits:
+    if request.draining:
+        roster.drain(session)
+    elif request.credits:
         roster.grant(session, request.credits)
     if request.closing:
         roster.end(session, "its worker has closed it")

@@ -95,6 +95,7 @@ def request_to_wire(message: Outgoing) -> pb.PullRequest:
             )
             for ref, fraction, text in message.progress
         ],
+        draining=message.draining,
         closing=message.closing,
     )
 

@@ -105,6 +105,7 @@ class Machine:
         self._dying = 0
         """Attempts of lost sessions that have not ended: no new work before they have."""
         self._granted = 0
+        self._tells_drain = False
         self._heartbeat = 0
         self._heartbeat_at: Instant = MAX_INSTANT
         self._sent: dict[int, Instant] = {}
@@ -209,7 +210,7 @@ class Machine:
         room = self._room()
         closing = self.draining and self.idle and not self._completions
         reports = self._started or self._completions or self._returned
-        if not (heartbeat or room or closing or reports):
+        if not (heartbeat or room or closing or reports or self._tells_drain):
             return None
         self._granted += room
         message = Outgoing(
@@ -219,8 +220,10 @@ class Machine:
             completions=self._take_completions(),
             returned=tuple(self._returned),
             progress=tuple(self._progress.values()),
+            draining=self.draining,
             closing=closing,
         )
+        self._tells_drain = False
         self._started.clear()
         self._returned.clear()
         self._progress.clear()
@@ -345,8 +348,8 @@ class Machine:
                 self._set_timer(now + max(self._grace, _KILL_AGAIN), token)
 
     def drain(self) -> None:
-        """Takes nothing on any more."""
-        self.draining = True
+        """Takes nothing on any more, and says so."""
+        self.draining = self._tells_drain = True
 
     def give_up(self, now: Instant) -> None:
         """Ends what still runs, unreported: the session is about to be closed."""

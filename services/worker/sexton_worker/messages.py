@@ -72,4 +72,5 @@ class Outgoing(NamedTuple):
     completions: Sequence[Completion]
     returned: Sequence[Ref]
     progress: Sequence[tuple[Ref, float, str]]
+    draining: bool
     closing: bool

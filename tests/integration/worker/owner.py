@@ -46,6 +46,7 @@ class Owner(worker_pb2_grpc.WorkerServiceServicer):
         self.completions: list[pb.Completion] = []
         self.progress: list[pb.Progress] = []
         self.closed = False
+        self.draining = False
         self.streams_ended = 0
         self._out: asyncio.Queue[pb.PullResponse | None] | None = None
         self._changed = asyncio.Condition()
@@ -171,6 +172,7 @@ class Owner(worker_pb2_grpc.WorkerServiceServicer):
         self.completions += request.completions
         self.progress += request.progress
         self.closed |= request.closing
+        self.draining |= request.draining
         self.heartbeats += request.heartbeat > 0
         if request.heartbeat and self.answers_heartbeats:
             out.put_nowait(pb.PullResponse(heartbeat=request.heartbeat))

@@ -25,7 +25,7 @@ async def test_a_signal_drains(tmp_path: Path, number: signal.Signals) -> None:
         running = owner.shell(f"until test -e {go}; do sleep 0.05; done; echo done")
         await owner.begun(running)
         worker.signal(number)
-        await owner.until(lambda: "stops" in worker.said())
+        await owner.until(lambda: owner.draining)
         late = owner.shell("echo late")
         await owner.until(lambda: late in owner.returned)
         assert late not in owner.started

@@ -245,6 +245,8 @@ def test_heartbeats_go_out_at_their_interval_also_while_draining(connected: Rig)
     connected.assign(1)
     connected.take()
     connected.machine.drain()
+    message = connected.take()
+    assert (message.draining, message.heartbeat, message.closing) == (True, 0, False)
     assert connected.machine.take(connected.now) is None
     connected.passes(1)
     assert connected.take().heartbeat == 2
