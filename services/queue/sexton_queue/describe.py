@@ -52,5 +52,6 @@ def _session(session: Session, now: Now) -> queue_pb2.SessionInfo:
         running=len(session.runs),
         silent_ms=(now.boot - session.heard) // MILLISECOND,
         connected=session.stream is not None,
+        draining=session.draining,
         software_version=record.software_version,
     )

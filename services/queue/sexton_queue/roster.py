@@ -139,8 +139,15 @@ class Roster:
 
     def grant(self, session: Session, room: int) -> None:
         """Takes room for further assignments."""
+        if session.draining:
+            return
         session.credits += room
         self._takers[session.id] = session
+
+    def drain(self, session: Session) -> None:
+        """Takes back all room: the worker wants nothing more on this stream."""
+        session.draining = True
+        session.credits = 0
 
     def started(self, stream: WorkerStream, ref: Ref, now: Now) -> None:
         """Takes that an attempt has begun; one that is no longer this worker's is stopped."""

@@ -131,6 +131,7 @@ class Sessions:
         """Takes a worker's new stream for the session's only one."""
         session.stream = stream
         session.credits = 0
+        session.draining = False
         session.grace_at = MAX_INSTANT
         self.hear(session, boot)
 

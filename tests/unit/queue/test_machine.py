@@ -271,3 +271,27 @@ def test_a_report_of_a_stranger_moves_nothing() -> None:
     (stop,) = other.stream.stops
     assert (stop.ref, stop.terminate) == (Ref(run.key, ref.token), True)
     assert not shop.machine.table.by_key[run.key].run.started
+
+
+def test_a_draining_worker_gets_nothing_more_until_it_comes_anew() -> None:
+    run = waiting()
+    shop = shop_with(run)
+    hand = Hand(shop, "one")
+    hand.hello()
+    shop.pump()
+    hand.read()
+    session = shop.machine.sessions.by_id[hand.session]
+    found = shop.machine.decide(shop.now)
+    shop.machine.roster.drain(session)
+    # Nor does an assignment that came to nothing leave any room behind.
+    shop.machine.settle(found, [TxnResult(Outcome.TOO_EARLY, shop.revision)], shop.now)
+    shop.boot += SECOND
+    shop.machine.roster.grant(session, 1)
+    shop.pump()
+    assert shop.state(run.key) is RunState.WAITING
+    hand.cut()
+    hand.hello()
+    shop.pump()
+    hand.read()
+    shop.pump()
+    assert shop.state(run.key) is RunState.RUNNING
