@@ -120,7 +120,6 @@ def stop_in_turn(mesh: MeshProcess, job: str, processes: list[Process]) -> None:
             assert ended.state is RunState.SUCCEEDED, [each.state for each in ended.attempts]
     starts = [line for line in mesh.lines(job) if line.event == "start"]
     assert sorted(line.run for line in starts) == sorted(asked)
-    assert {line.attempt for line in starts} == {1}
 
 
 def worker_of(mesh: MeshProcess, pid: int) -> Process:
