@@ -16,9 +16,8 @@ import heapq
 import itertools
 import sys
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from types import AsyncGeneratorType
 from typing import Any, TypeVar, cast
 
 from sexton_sim._handles import Handle, SimFuture, SimTask, Timer
@@ -337,10 +336,11 @@ class SimLoop(RefusingLoop):
                 ready.append(timer)
         return True
 
-    def _finalize_asyncgen(self, generator: AsyncGeneratorType[Any, Any]) -> None:
+    def _finalize_asyncgen(self, generator: AsyncGenerator[Any, Any]) -> None:
         process = PROCESS.get(self.system)
         # One that still runs was left behind in the middle of closing by a process that was killed.
-        if process.alive and not self._closed and not generator.ag_running:
+        running = getattr(generator, "ag_running", False)
+        if process.alive and not self._closed and not running:
             self.call_soon(self.create_task, generator.aclose())
 
     def _describe_pending(self) -> str:
