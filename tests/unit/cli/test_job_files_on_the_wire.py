@@ -11,7 +11,7 @@ from unit.sdk.test_spec_messages import FULL
 from sexton._spec_messages import spec_message, spec_of
 from sexton.jobs import HttpTask, JobSpec, PythonTask, ShellTask
 from sexton.v1 import job_pb2
-from sexton_cli.jobfile import file_of, load, messages_of
+from sexton_cli.jobfile import JobFileError, file_of, load, messages_of
 from sexton_cli.jobfile._yaml import read
 from sexton_cli.yaml_text import yaml_text
 from sexton_core.schedules import JobIdentity, ScheduleCache
@@ -103,6 +103,14 @@ def test_a_file_is_stored_as_it_is_sent():
 def test_a_run_that_starts_at_most_once_is_attempted_once_whatever_else_is_said_of_retries():
     text = "jobs:\n- {name: a, task: {shell: x}, delivery: at_most_once, retry: {jitter: 0.5}}\n"
     assert messages_of(load(text))["default/a"].retry.max_attempts == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["timeout: 2s1ns", "retry: {initial_backoff: 1ms1ns}", "catch_up: {window: 1h1ns}"]
+)
+def test_what_a_client_could_not_give_back_is_refused(text):
+    with pytest.raises(JobFileError, match="whole microseconds"):
+        load(f"jobs:\n- name: a\n  task: {{shell: x}}\n  {text}\n")
 
 
 @pytest.mark.parametrize("name", ["everything", "python", "http", "least"])

@@ -1,5 +1,6 @@
 """The commands that call a mesh: what they do, print, and end with."""
 
+import io
 import json
 import os
 import subprocess
@@ -10,7 +11,8 @@ import pytest
 import yaml
 from unit.sdk.memory_api import ENDED_RUN, SECRET, MemoryApi, serving, with_history
 
-from sexton import errors
+from sexton import errors, local_mesh
+from sexton.local_mesh import LocalMesh
 from sexton.v1 import run_pb2
 
 FILE = """\
@@ -68,6 +70,11 @@ def test_the_file_s_name_is_recorded_and_the_namespace_is_the_file_s(sexton, dat
     file.write_text("namespace: team\n" + FILE)
     assert sexton("apply", "-f", file, "-o", "name")[1] == "team/report\nteam/by-hand\n"
     assert api.sources == ["jobs.yaml"]
+
+
+def test_a_file_can_come_from_standard_input(data, mesh, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(FILE.encode())))
+    assert [job["change"] for job in data("apply", "-f", "-")] == ["created", "created"]
 
 
 def test_warnings_of_the_mesh_are_shown(sexton, mesh, file, api):
@@ -392,6 +399,17 @@ def test_a_wrong_secret_is_refused_and_the_way_out_is_named(sexton, monkeypatch,
         assert sexton("jobs", "list", "-o", "name")[1] == "default/nightly\n"
         monkeypatch.setenv("SEXTON_CLIENT_SECRET_FILE", str(tmp_path / "nowhere"))
         assert sexton("jobs", "list")[0] == 4
+
+
+def test_a_mesh_of_this_machine_is_found_with_its_secret_by_itself(sexton, tmp_path, monkeypatch):
+    (tmp_path / "client").write_text(SECRET)
+    with serving(with_history(MemoryApi(secret=SECRET))) as address:
+        mesh = LocalMesh(api=(address,), client_secret_file=tmp_path / "client")
+        local_mesh.announce(mesh, tmp_path / "state" / "sexton")
+        assert sexton("jobs", "list", "-o", "name") == (0, "default/nightly\n", "")
+    monkeypatch.setattr("sexton_cli.online.session._RETRY_FOR_S", 0.05)
+    code, _, err = sexton("jobs", "list")
+    assert (code, f"no mesh answers at {address}" in err) == (5, True)
 
 
 CODES = [

@@ -14,7 +14,9 @@ def register(app: typer.Typer) -> None:
 
 
 def apply(
-    file: Annotated[str, typer.Option("-f", "--file", metavar="FILE", help="A job file.")],
+    file: Annotated[
+        str, typer.Option("-f", "--file", metavar="FILE", help="A job file; - is stdin.")
+    ],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Tell what would change, and write nothing.")
     ] = False,

@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from sexton_core.ids import check_name
-from sexton_core.instants import Duration, Instant, parse_duration, parse_instant
+from sexton_core.instants import MICROSECOND, Duration, Instant, parse_duration, parse_instant
 from sexton_core.schedules import CalendarUnit, ShortMonth
 from sexton_core.words import CatchUpPolicy, DayRule, Delivery, DstRule, Overlap
 
@@ -59,7 +59,10 @@ def _word(words: type[_Word]) -> Callable[[object], _Word]:
 
 
 def _read_duration(value: object) -> Duration:
-    return parse_duration(_text(value, "a duration with its unit, such as 30s, 1h30m or 2d"))
+    duration_ns = parse_duration(_text(value, "a duration with its unit, such as 30s, 1h30m or 2d"))
+    if duration_ns % MICROSECOND:
+        raise ValueError("expected whole microseconds: most clients know no less")
+    return duration_ns
 
 
 def _read_instant(value: object) -> Instant:

@@ -1,10 +1,11 @@
 """Values of the command line: read once, refused with what would be right."""
 
 import os
+import sys
 import time
 
 from sexton_cli.errors import NotFound, Refused, UsageError
-from sexton_cli.jobfile import JobFile, JobFileError, load_file
+from sexton_cli.jobfile import JobFile, JobFileError, load, load_file
 from sexton_core.errors import FieldError
 from sexton_core.instants import SECOND, Duration, Instant, parse_duration, parse_instant
 
@@ -47,7 +48,7 @@ def is_file_name(text: str) -> bool:
 
 
 def read_job_file(path: str) -> JobFile:
-    """Loads a job file.
+    """Loads a job file; `-` is standard input.
 
     Raises:
         NotFound: it does not exist.
@@ -55,7 +56,7 @@ def read_job_file(path: str) -> JobFile:
 
     """
     try:
-        return load_file(path)
+        return load(sys.stdin.buffer.read(), "stdin") if path == "-" else load_file(path)
     except FileNotFoundError:
         raise NotFound(f"{path}: no such file") from None
     except OSError as error:
