@@ -455,6 +455,13 @@ class Mesh:
             Compare(name.state_key, Target.MOD_REVISION, loaded.state_revision),
         )
 
+    def leader_stub_of(self, name: str) -> Any:
+        channel = PolicyChannel(self.transport.channel(COORDINATORS[name]))
+        return coordinator_pb2_grpc.LeaderServiceStub(channel)
+
+    async def leader_stub(self) -> Any:
+        return self.leader_stub_of(await self.leader())
+
     async def trigger(
         self, name: JobName, request_id: str = "r", **fields: Any
     ) -> scheduler_pb2.TriggerJobResponse:

@@ -10,6 +10,8 @@ from simulation.coordinator.mesh import Mesh, S, every
 from sexton.v1 import job_pb2, run_pb2
 from sexton_core.words import Decision, Reason, ResumeMode
 
+pytestmark = pytest.mark.slow
+
 MANY = 10
 
 

@@ -12,6 +12,8 @@ from simulation.coordinator.mesh import Mesh, S, every
 from sexton.v1 import job_pb2, run_pb2
 from sexton_core.words import Decision, Reason
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("notices", ["told", "lost"])
 def test_a_start_is_skipped_while_a_run_is_live_and_not_after_it(notices: str) -> None:

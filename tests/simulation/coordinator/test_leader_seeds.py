@@ -15,6 +15,8 @@ from sexton_coordinator.writes import JobName
 from sexton_core.words import ResumeMode
 from sexton_records import keys
 
+pytestmark = pytest.mark.slow
+
 SEEDS = 4
 FAULTY_S = 40
 OVERLAPS = (

@@ -16,6 +16,8 @@ from sexton_records import keys
 from sexton_runtime.kv.types import Delete, Put, Txn
 from sexton_store.memory_disk import UNBOUNDED_BYTES
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_job_that_lost_its_timer_is_armed_again_and_counted() -> None:
     async def scenario(mesh: Mesh) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 
+import pytest
 from google.protobuf.duration_pb2 import Duration
 from simulation.coordinator.mesh import Mesh, S, every
 
@@ -15,6 +16,8 @@ from sexton_core.instants import HOUR, MINUTE
 from sexton_core.words import Reason
 from sexton_records import keys
 from sexton_runtime.kv.types import Put, Txn
+
+pytestmark = pytest.mark.slow
 
 KEEP_THREE = job_pb2.Retention(max_runs=3, max_age=Duration(seconds=3600))
 

@@ -10,6 +10,8 @@ from simulation.coordinator.mesh import Mesh, S, every
 
 from sexton.v1 import job_pb2
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_run_starts_at_its_time_and_reaches_the_queue() -> None:
     async def scenario(mesh: Mesh) -> None:

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
-from simulation.coordinator.mesh import Mesh, S, every
+from simulation.coordinator.mesh import COORDINATORS, Mesh, S, every
 
-from sexton.errors import DeadlineExceeded, InvalidArgument, NotFound, OutcomeUnknown
+from sexton.errors import (
+    DeadlineExceeded,
+    InvalidArgument,
+    NotFound,
+    NotLeader,
+    OutcomeUnknown,
+)
+from sexton.internal.v1 import coordinator_pb2
 from sexton.v1 import job_pb2, run_pb2
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_trigger_starts_a_run_at_once_and_a_repeat_gets_the_same_answer() -> None:
@@ -35,6 +45,47 @@ def test_the_same_request_id_with_another_body_is_refused() -> None:
         await mesh.trigger(job, "one")
         with pytest.raises(InvalidArgument, match="request_id"):
             await mesh.trigger(job, "one", overlap=job_pb2.OVERLAP_POLICY_ALLOW_ALL)
+
+    Mesh().run(scenario)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"request_id": ""},
+        {"request_id": "x" * 129},
+        {"request_id": "new\nline"},
+        {"overlap": 99},
+        {"uid": "short"},
+        {"namespace": "../etc"},
+        {"job": ""},
+    ],
+)
+def test_a_trigger_that_says_nothing_of_use_is_refused(wrong: dict[str, Any]) -> None:
+    async def scenario(mesh: Mesh) -> None:
+        job = await mesh.create()
+        stub = await mesh.leader_stub()
+        request = {"namespace": "default", "job": job.job, "uid": job.uid, "request_id": "r"}
+        before = (await mesh.store.status()).revision
+        with pytest.raises(InvalidArgument, match=next(iter(wrong))):
+            await stub.Trigger(coordinator_pb2.TriggerRequest(**(request | wrong)))
+        assert (await mesh.store.status()).revision == before
+
+    Mesh().run(scenario)
+
+
+def test_a_replica_that_does_not_lead_names_the_leader() -> None:
+    async def scenario(mesh: Mesh) -> None:
+        job = await mesh.create()
+        leader = await mesh.leader()
+        (other,) = set(COORDINATORS) - {leader}
+        await asyncio.sleep(0.5)
+        request = coordinator_pb2.TriggerRequest(
+            namespace="default", job=job.job, uid=job.uid, request_id="r"
+        )
+        with pytest.raises(NotLeader) as refused:
+            await mesh.leader_stub_of(other).Trigger(request)
+        assert refused.value.leader == COORDINATORS[leader]
 
     Mesh().run(scenario)
 

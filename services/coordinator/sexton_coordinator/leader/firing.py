@@ -281,6 +281,8 @@ class Firing:
             for known, step in steps:
                 self._counters.unknown += 1
                 known.sent, known.sent_runs = step.state_value, step.created
+                if step.verdict.buffered:
+                    self._machine.waiting.add(known.uid)
                 self._read_again(known)
         except (InvalidArgument, TooLarge) as error:
             _unsend(steps)

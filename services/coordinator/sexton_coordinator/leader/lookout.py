@@ -138,7 +138,10 @@ class Lookout:
         txns: list[Txn] = []
         finished = 0
         for kv, uid, record in deleted:
-            waiting = await scan_all(self._mesh.store, keys.buffered_prefix(self._shard, uid))
+            waiting: list[KeyValue] = []
+            if uid in self._machine.waiting or uid not in live:
+                prefix = keys.buffered_prefix(self._shard, uid)
+                waiting = await scan_all(self._mesh.store, prefix)
             if waiting:
                 txns += [
                     Txn((unchanged(kv),), tuple(_drop(uid, record, part)), use_reserve=True)

@@ -14,6 +14,7 @@ from sexton_coordinator.mesh import Mesh
 from sexton_core.errors import FieldError
 from sexton_core.ids import check_name, check_uid
 from sexton_core.instants import MILLISECOND
+from sexton_records.state import OVERLAP_OF
 from sexton_runtime.rpc.server import Service
 from sexton_runtime.secrets import Role
 from sexton_runtime.version import software_version
@@ -60,6 +61,8 @@ class LeaderServicer(grpc_services.LeaderServiceServicer):
         request_id = request.request_id
         if not 1 <= len(request_id) <= _MAX_REQUEST_ID or not request_id.isprintable():
             raise InvalidArgument("request_id", request_id, "1 to 128 printable characters")
+        if request.overlap and request.overlap not in OVERLAP_OF:
+            raise InvalidArgument("overlap", request.overlap, "a policy that this version knows")
         return pb.TriggerResponse(answer=await self._leadership.trigger(request))
 
 
