@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import sys
 import threading
+from collections.abc import Iterable
 from contextvars import ContextVar
-from typing import Final
+from typing import Any, Final, TextIO, cast
 
 from sexton_worker.contract import MAX_TAIL_BYTES, tail
 
@@ -73,24 +73,17 @@ def keep_record(kept: Tail, record: logging.LogRecord) -> None:
 _FORMAT = logging.Formatter("%(levelname)s %(message)s")
 
 
-class _Routed(io.TextIOBase):
-    """A standard stream that gives what attempts print to them, and passes on everything else."""
+class _Routed:
+    """A standard stream that keeps what attempts write to it, and passes on everything else."""
 
-    def __init__(self, own: io.TextIOBase) -> None:
+    def __init__(self, own: TextIO) -> None:
         self._own = own
 
-    def writable(self) -> bool:
-        return True
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._own, name)
 
     def isatty(self) -> bool:
         return OUTPUT.get() is None and self._own.isatty()
-
-    def fileno(self) -> int:
-        return self._own.fileno()
-
-    def flush(self) -> None:
-        if OUTPUT.get() is None:
-            self._own.flush()
 
     def write(self, text: str, /) -> int:
         kept = OUTPUT.get()
@@ -98,6 +91,10 @@ class _Routed(io.TextIOBase):
             return self._own.write(text)
         kept.write(text.encode("utf-8", "replace"))
         return len(text)
+
+    def writelines(self, lines: Iterable[str], /) -> None:
+        for line in lines:
+            self.write(line)
 
 
 class _FromAttempts(logging.Filter):
@@ -118,7 +115,7 @@ def route_output() -> None:
     `asyncio.to_thread`. Threads that it starts itself, and what writes to the file descriptors,
     write where the worker does.
     """
-    sys.stdout = _Routed(sys.stdout)  # type: ignore[arg-type]
-    sys.stderr = _Routed(sys.stderr)  # type: ignore[arg-type]
+    sys.stdout = cast("TextIO", _Routed(sys.stdout))
+    sys.stderr = cast("TextIO", _Routed(sys.stderr))
     for handler in logging.getLogger().handlers:
         handler.addFilter(_FromAttempts())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import resource
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -28,6 +29,9 @@ from sexton_worker.executors.local import LocalExecutor
 from sexton_worker.mark import mark_process
 from sexton_worker.output import route_output
 
+_OPEN_FILES = 65_536
+"""Enough for the commands of 20,000 slots; some programs try to close all that they may have open."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -43,6 +47,7 @@ def run(arguments: Sequence[str] | None, *, program: str) -> int:
         config = sources.load(WorkerConfig, "worker")
         configure_logging(sources.load(LogConfig, "log"), service="worker")
         mark = mark_process()
+        _allow_descriptors()
         _import_app(config)
         route_output()
         return asyncio.run(_run(config, sources, mark))
@@ -52,6 +57,12 @@ def run(arguments: Sequence[str] | None, *, program: str) -> int:
     except (SextonError, OSError) as error:
         _complain(program, error)
         return ExitCode.FAILED
+
+
+def _allow_descriptors() -> None:
+    """Allows this process more open files than is usual: each command takes a few."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(now, min(most, _OPEN_FILES)), most))
 
 
 def _import_app(config: WorkerConfig) -> None:

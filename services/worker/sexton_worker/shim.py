@@ -59,7 +59,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class Shim:
     """The process that forks guards."""
 
-    def __init__(self, control: socket.socket, page: mmap.mmap, worker: int, mark: bytes) -> None:
+    def __init__(
+        self, control: socket.socket, page: mmap.mmap, worker: int, mark: bytes, scratch: str
+    ) -> None:
+        self._scratch = scratch
         self._control = control
         self._page = page
         self._worker = worker
@@ -122,12 +125,13 @@ class Shim:
             self._strays = bool(strays)
 
     def _clear_up(self) -> None:
-        """Kills what carries the worker's mark, and waits for the guards to have done theirs."""
+        """Kills what has the worker's mark, waits for the guards, removes the worker's folder."""
         pause = _FIRST_PAUSE_S
         while True:
             marked = [pid for pid in _marked(self._mark) if _kill(pid)]
             self._reap()
             if not marked and not self._guards and not self._strays:
+                shutil.rmtree(self._scratch, ignore_errors=True)
                 return
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
@@ -354,8 +358,8 @@ def _boot_ns() -> int:
 
 
 def main() -> None:
-    """Runs the shim: control socket, page and pid of the worker, and its mark as arguments."""
-    control, page, worker, mark = sys.argv[1:]
+    """Runs the shim: control socket, page, pid, mark and scratch folder of the worker."""
+    control, page, worker, mark, scratch = sys.argv[1:]
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         signal.signal(getattr(signal, name), signal.SIG_IGN)  # it ends with the worker only
     _become_subreaper()
@@ -364,6 +368,7 @@ def main() -> None:
         mmap.mmap(int(page), PAGE_BYTES, mmap.MAP_SHARED, mmap.PROT_READ),
         int(worker),
         mark.encode(),
+        scratch,
     ).run()
 
 

@@ -57,7 +57,8 @@ async def leave() -> None:
 @task
 def talk(context: Context) -> None:
     print("printed")
-    print("to stderr", file=sys.stderr)
+    print("to stderr", file=sys.stderr, flush=True)
+    assert sys.stdout.encoding
     context.logger.info("logged by the %s", "context")
     logging.getLogger("some.library").warning("logged by a library")
 
@@ -86,6 +87,13 @@ def give_alone(size: int) -> str:
 @task
 async def block_loop(seconds: float) -> None:
     time.sleep(seconds)  # noqa: ASYNC251 - that is the point
+
+
+@task
+def spin(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
 
 
 @task

@@ -1,8 +1,9 @@
 """What a worker starts dies with it, or with its session."""
-# ruff: noqa: ASYNC240 - tiny local files
+# ruff: noqa: ASYNC110, ASYNC240 - tiny local files
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from pathlib import Path
@@ -46,8 +47,12 @@ async def test_a_killed_worker_leaves_nothing_behind(tmp_path: Path) -> None:
         owner.python("wait-alone", f'{{"path": "{tmp_path}/alone"}}')
         alone = int(await written(tmp_path / "alone"))
         assert [alive(pid) for pid in (*here, alone)] == [True, True, True], worker.said()
+        assert len(list(tmp_path.glob("sexton-worker-*/*"))) == 2
         worker.signal(signal.SIGKILL)
         await dead(*tree, *here, alone)
+        async with asyncio.timeout(10):
+            while list(tmp_path.glob("sexton-worker-*")):
+                await asyncio.sleep(0.01)
 
 
 async def test_a_stopped_worker_loses_what_it_started_with_its_session(tmp_path: Path) -> None:

@@ -204,9 +204,12 @@ async def test_functions_in_processes_are_asked_and_then_killed(pair: Pair, tmp_
     assert said.startswith("by hand (signal 9")
 
 
-async def test_heartbeats_and_other_runs_go_on_while_user_code_blocks(pair: Pair) -> None:
+@pytest.mark.parametrize("task", ["block-loop", "spin"])
+async def test_heartbeats_and_other_runs_go_on_while_user_code_blocks(
+    pair: Pair, task: str
+) -> None:
     owner = pair.owner
-    token = owner.python("block-loop", '{"seconds": 0.9}')
+    token = owner.python(task, '{"seconds": 0.9}')
     await owner.begun(token)
     await owner.beats(3)
     assert (await owner.completion(owner.shell("echo on"))).output_tail == "on\n"

@@ -175,6 +175,7 @@ class ShimClient:
     def __init__(self, mark: str) -> None:
         """`mark`: what stands in the environment of processes that the worker starts itself."""
         self._mark = mark
+        self._scratch = Path()
         self._page_fd = os.memfd_create("sexton-worker", os.MFD_CLOEXEC)
         os.ftruncate(self._page_fd, PAGE_BYTES)
         self._page = mmap.mmap(self._page_fd, PAGE_BYTES)
@@ -183,11 +184,12 @@ class ShimClient:
         self._requests: deque[tuple[int, ...]] = deque()
         self._stopping = False
 
-    def start(self) -> None:
-        """Starts the shim."""
+    def start(self, scratch: Path) -> None:
+        """Starts the shim; it removes the folder when this process has died."""
+        self._scratch = scratch
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
-        arguments = (theirs.fileno(), self._page_fd, os.getpid(), self._mark)
+        arguments = (theirs.fileno(), self._page_fd, os.getpid(), self._mark, scratch)
         self._process = subprocess.Popen(  # noqa: S603 - our own script
             [sys.executable, "-I", "-S", str(_SHIM), *map(str, arguments)],
             stdin=subprocess.DEVNULL,
@@ -265,7 +267,7 @@ class ShimClient:
 
     def _restart(self) -> None:
         if not self._stopping:
-            self.start()
+            self.start(self._scratch)
             self._send_requests()
 
     def _forget_control(self) -> None:

@@ -85,7 +85,7 @@ class LocalExecutor:
         self._listener = listener
         self._in_process = InProcessExecutor(self, asyncio.get_running_loop())
         self._scratch = Path(tempfile.mkdtemp(prefix="sexton-worker-", dir=self._scratch_in))
-        self._shim.start()
+        self._shim.start(self._scratch)
 
     async def stop(self) -> None:
         """Kills what can be killed and waits until it is dead. Idempotent."""
