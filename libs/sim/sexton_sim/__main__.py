@@ -11,11 +11,15 @@ import itertools
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from sexton_sim import world
+from sexton_sim.event_log import Trace
+from sexton_sim.mesh import world as mesh_world
 from sexton_sim.simulation import Outcome
-from sexton_sim.world import plan_of, run
+
+Play = Callable[[Trace | None], Outcome]
 
 _DEFAULT_SEEDS = 20
 
@@ -29,19 +33,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     injected: Counter[str] = Counter()
     virtual_s, ran, began = 0.0, 0, time.monotonic()
     for seed in _seeds(options, began):
-        plan = plan_of(seed, duration_s=options.duration)
-        outcome = run(seed, plan)
+        play = _play_of(options, seed)
+        outcome = play(None)
         virtual_s += outcome.virtual_s
         ran += 1
         problem = "" if outcome.verdict.ok else str(outcome.verdict)
         if not problem and not options.once:
-            again = run(seed, plan)
+            again = play(None)
             if again.event_log_hash != outcome.event_log_hash:
                 problem = f"two hashes: {outcome.event_log_hash} and {again.event_log_hash}"
         injected += outcome.injected
         if problem:
             failed.append(seed)
-            replay = f"python -m sexton_sim --replay {seed} --duration {options.duration:g}"
+            flags = f"{'--mesh ' if options.mesh else ''}--replay {seed}"
+            replay = f"python -m sexton_sim {flags} --duration {options.duration:g}"
             _say(f"seed {seed} fails:\n{problem}\nreplay it: {replay} --trace")
     took_s = time.monotonic() - began
     _say(f"{ran} seeds, {virtual_s / 3600:.2f} virtual hours in {took_s:.0f} s; failed: {failed}")
@@ -51,6 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m sexton_sim", description=__doc__)
+    mesh = "the whole mesh (default: a store, and who uses it)"
+    parser.add_argument("--mesh", action="store_true", help=mesh)
     many = "how many seeds (default 20; with --minutes as many as there is time for)"
     parser.add_argument("--seeds", type=int, help=many)
     parser.add_argument("--from", type=int, default=1, dest="first", help="the first (default 1)")
@@ -73,9 +80,16 @@ def _seeds(options: argparse.Namespace, began: float) -> Iterator[int]:
         yield seed
 
 
+def _play_of(options: argparse.Namespace, seed: int) -> Play:
+    if options.mesh:
+        mesh_plan = mesh_world.plan_of(seed, duration_s=options.duration)
+        return lambda trace: mesh_world.run(seed, mesh_plan, trace)
+    plan = world.plan_of(seed, duration_s=options.duration)
+    return lambda trace: world.run(seed, plan, trace)
+
+
 def _replay(options: argparse.Namespace) -> int:
-    plan = plan_of(options.replay, duration_s=options.duration)
-    outcome: Outcome = run(options.replay, plan, _say if options.trace else None)
+    outcome = _play_of(options, options.replay)(_say if options.trace else None)
     if options.history is not None:
         outcome.recorder.dump(options.history)
     _say(str(outcome.verdict))

@@ -49,4 +49,4 @@ def check_mesh(
         )
         return
     settling.finish()
-    check_lateness(log, settling.runs, verdict, healed_ns=quiet[0], until_ns=quiet[1])
+    check_lateness(log, verdict, healed_ns=quiet[0], until_ns=quiet[1])

@@ -35,6 +35,8 @@ from sexton_sim.workload import STORE_ADDRESS
 from sexton_worker.app import Worker
 from sexton_worker.config import WorkerConfig
 
+__all__ = ["MeshWorld", "plan_of", "run"]
+
 DRAINED_WITHIN_S = 180.0
 """After healing and a quiet time, with every job paused: sessions, retries and backoffs end."""
 
