@@ -9,7 +9,6 @@ from sexton.v1 import job_pb2, run_pb2
 from sexton.v1 import worker_pb2 as pb
 from sexton_core.instants import MILLISECOND
 from sexton_worker.contract import (
-    Ended,
     FromWorker,
     Order,
     OtherWork,
@@ -81,43 +80,36 @@ def stop_from_wire(cancellation: pb.Cancellation) -> Stop:
 
 def request_to_wire(message: Outgoing) -> pb.PullRequest:
     """Writes one message."""
-    return pb.PullRequest(
+    request = pb.PullRequest(
         credits=message.credits,
         heartbeat=message.heartbeat,
-        started=refs_to_wire(message.started),
-        completions=[_completion(completion) for completion in message.completions],
-        returned=refs_to_wire(message.returned),
-        progress=[
-            pb.Progress(
-                attempt=pb.AttemptRef(handle=ref.handle, token=ref.token),
-                fraction=fraction,
-                message=text,
-            )
-            for ref, fraction, text in message.progress
-        ],
         draining=message.draining,
         closing=message.closing,
     )
+    for handle, token in message.started:
+        request.started.add(handle=handle, token=token)
+    for handle, token in message.returned:
+        request.returned.add(handle=handle, token=token)
+    for (handle, token), fraction, text in message.progress:
+        progress = request.progress.add(fraction=fraction, message=text)
+        progress.attempt.handle, progress.attempt.token = handle, token
+    for completion in message.completions:
+        _write_completion(request.completions.add(), completion)
+    return request
 
 
-def _completion(completion: Completion) -> pb.Completion:
+def _write_completion(written: pb.Completion, completion: Completion) -> None:
     ended = completion.ended
-    written = pb.Completion(
-        attempt=pb.AttemptRef(handle=completion.ref.handle, token=completion.ref.token),
-        state=_STATES[completion.state],
-        output_tail=ended.output_tail,
-        wait_ms=completion.wait // MILLISECOND,
-        execution_ms=completion.execution // MILLISECOND,
-    )
+    written.attempt.handle, written.attempt.token = completion.ref
+    written.state = _STATES[completion.state]
+    written.output_tail = ended.output_tail
+    written.wait_ms = completion.wait // MILLISECOND
+    written.execution_ms = completion.execution // MILLISECOND
     if completion.state is EndState.SUCCEEDED:
         written.result_json = ended.result_json
     else:
-        written.error.CopyFrom(_error(ended))
-    return written
-
-
-def _error(ended: Ended) -> run_pb2.RunError:
-    return run_pb2.RunError(kind=ended.kind, message=ended.message, detail=ended.detail)
+        error = written.error
+        error.kind, error.message, error.detail = ended.kind, ended.message, ended.detail
 
 
 def _work(task: job_pb2.Task) -> Work:

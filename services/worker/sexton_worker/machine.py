@@ -393,9 +393,9 @@ class Machine:
         while self._completions and budget > 0:
             completion = self._completions.pop(next(iter(self._completions)))
             taken.append(completion)
-            budget -= _COMPLETION_BYTES + sum(
-                len(text) for text in completion.ended if isinstance(text, str)
-            )
+            ended = completion.ended
+            budget -= _COMPLETION_BYTES + len(ended.result_json) + len(ended.output_tail)
+            budget -= len(ended.message) + len(ended.detail)
         return taken
 
     def _lose_session(self, now: Instant) -> None:

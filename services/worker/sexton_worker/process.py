@@ -30,7 +30,7 @@ from sexton_worker.mark import mark_process
 from sexton_worker.output import route_output
 
 _OPEN_FILES = 65_536
-"""Enough for the commands of 20,000 slots; some programs try to close all that they may have open."""
+"""Enough for the commands of 20,000 slots; some programs try to close as many as they may have."""
 
 _log = structlog.get_logger(__name__)
 
