@@ -1,0 +1,51 @@
+"""How a worker is configured, and what keeps it from starting."""
+
+from __future__ import annotations
+
+import pytest
+
+from sexton_runtime.config import ConfigError, Sources
+from sexton_worker.__main__ import main
+from sexton_worker.config import WorkerConfig
+
+
+def load(**flags: str) -> WorkerConfig:
+    given = {f"worker.{name}": value for name, value in flags.items()}
+    return Sources(flags=given, environment={}).load(WorkerConfig, "worker")
+
+
+def test_lists_are_separated_by_commas() -> None:
+    config = load(
+        queue="127.0.0.1:7402, [::1]:7403", queues="mails,reports", app="a.b,c", allow="shell"
+    )
+    assert config.queue == ("127.0.0.1:7402", "[::1]:7403")
+    assert config.queues == ("mails", "reports")
+    assert config.app == ("a.b", "c")
+    assert config.allow == ("shell",)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({}, "worker.queue: is missing"),
+        ({"queue": "nowhere"}, "'nowhere' is no address"),
+        ({"queue": ","}, "worker.queue"),
+        ({"queues": "Mails"}, "worker.queues"),
+        ({"allow": "http"}, "'http' can't be allowed; there is shell"),
+        ({"app": "a/b.py"}, "'a/b.py' is no module's name"),
+        ({"slots": "0"}, "worker.slots"),
+        ({"slots": "100001"}, "worker.slots"),
+        ({"name": "x" * 201}, "worker.name"),
+        ({"cancel_grace_s": "-1"}, "worker.cancel_grace_s"),
+    ],
+)
+def test_what_can_not_be_used_is_named(flags: dict[str, str], said: str) -> None:
+    given = {"queue": "127.0.0.1:7402"} | flags if flags else {}
+    with pytest.raises(ConfigError) as caught:
+        load(**given)
+    assert said in str(caught.value)
+
+
+def test_wrong_flags_end_it_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--slots", "5"], program="sexton worker") == 2
+    assert "sexton worker: worker.queue: is missing; set --queue" in capsys.readouterr().err
