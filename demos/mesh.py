@@ -112,7 +112,7 @@ async def judge(client: AsyncClient) -> None:
 def check_runs(job: str, runs: Sequence[Run], period: timedelta) -> None:
     """Raises unless the runs are one for each nominal time between the first and the last."""
     found = Counter(run.nominal_time for run in runs if run.nominal_time is not None)
-    require(len(found) > 1, f"{job} has run more than once", runs)
+    require(len(found) > 0, f"{job} has run", runs)
     first, last = min(found), max(found)
     wanted = {first + number * period for number in range((last - first) // period + 1)}
     require(set(found) == wanted, f"{job} has a run for each nominal time", wanted ^ set(found))

@@ -27,7 +27,7 @@ def shown(tmp_path: Path, *arguments: str) -> list[str]:
 
 
 def test_the_mesh_shows_runs_survives_its_leader_and_leaves_nothing(tmp_path: Path):
-    lines = shown(tmp_path, "demos/mesh.py", "--seconds", "8")
+    lines = shown(tmp_path, "demos/mesh.py", "--seconds", "6")
     text = "\n".join(lines)
     assert "is killed with kill -9" in text
     for job, told in (

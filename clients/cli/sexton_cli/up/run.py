@@ -88,6 +88,7 @@ class _Up:
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._on_signal)
+        self._say(f"starting {len(self._programs)} processes on {self._config.data}")
         supervising = asyncio.create_task(self._supervisor.run())
         async with Readiness(self._programs, on_leader=self._on_leader) as readiness:
             serving = asyncio.create_task(self._serve(readiness))
