@@ -15,7 +15,6 @@ from sexton_core.instants import Instant
 from sexton_core.runs import Run
 from sexton_core.words import RunEvent, RunState
 from sexton_queue.records import RunRecord, requirement_of
-from sexton_records.keys import parse_handle_key
 
 if TYPE_CHECKING:
     from sexton_queue.sessions import Session
@@ -117,11 +116,11 @@ class Entry:
     )
 
     def __init__(self, key: bytes, revision: int, record: RunRecord, run: Run) -> None:
-        parsed = parse_handle_key(key)
+        template = record.template
         self.key = key
-        self.queue = parsed.queue
-        self.priority = parsed.priority
-        self.uid = parsed.uid
+        self.queue = template.queue
+        self.priority = template.priority
+        self.uid = template.job_uid
         self.revision = revision
         self.record = record
         self.run = run

@@ -137,6 +137,11 @@ class Line:
         self._ready(lane, entry)
         return True
 
+    def covers(self, queue: str, priority: int, key: bytes) -> bool:
+        """Tells whether a run stands where it is to be in memory."""
+        lane = self._lanes.get((queue, priority))
+        return lane is None or key < lane.end
+
     def leave(self, entry: Entry) -> None:
         """Takes a run out of the line; no effect where it is not in it."""
         if entry.place is Place.READY:

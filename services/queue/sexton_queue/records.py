@@ -26,7 +26,7 @@ _FEW_ATTEMPTS: Final = 8
 """So many can't make a record too large, whatever they printed."""
 
 MAX_POLICIES: Final = 1_000
-"""Templates whose policies are remembered."""
+"""Policies that are remembered."""
 
 
 class AttemptEnd(NamedTuple):
@@ -50,20 +50,20 @@ def requirement_of(record: RunRecord) -> str:
 
 
 class RunReader:
-    """Reads runs, remembering the policies of templates that it has seen."""
+    """Reads runs, remembering policies: many jobs share one."""
 
     def __init__(self) -> None:
-        self._policies: dict[bytes, RunPolicy] = {}
+        self._policies: dict[tuple[object, ...], RunPolicy] = {}
 
     def read(self, record: RunRecord, revision: int) -> Run:
         """Returns the run of a record as it stood at a revision."""
-        template = record.template.SerializeToString()
-        policy = self._policies.get(template)
+        key = _policy_key(record.template)
+        policy = self._policies.get(key)
         run = decode_run(record, revision, policy)
         if policy is None:
             if len(self._policies) >= MAX_POLICIES:
                 self._policies.clear()
-            self._policies[template] = run.policy
+            self._policies[key] = run.policy
         return run
 
 
@@ -213,6 +213,31 @@ def job_of(state: bytes) -> tuple[str, str]:
     return record.namespace, record.job
 
 
+def _policy_key(template: pb.RunTemplate) -> tuple[object, ...]:
+    """Returns all of a template that its policy is made of."""
+    return (
+        template.queue,
+        template.priority,
+        template.timeout_ns,
+        template.deadline_ns,
+        template.start_within_ns,
+        template.at_most_once,
+        template.exclusive,
+        template.max_attempts,
+        template.max_deliveries,
+        template.initial_backoff_ns,
+        template.multiplier,
+        template.max_backoff_ns,
+        template.backoff_jitter,
+    )
+
+
+def only_waits(record: RunRecord) -> bool:
+    """Tells whether a run only waits: no session holds it and no timer of its own runs."""
+    template = record.template
+    return record.state in _WAITING and not (template.deadline_ns or template.start_within_ns)
+
+
 def _unchanged(key: bytes, revision: int) -> Compare:
     return Compare(key, Target.MOD_REVISION, revision)
 
@@ -225,3 +250,6 @@ def _fit(record: RunRecord) -> None:
             return
         attempt.output_tail = ""
         attempt.error.detail = ""
+
+
+_WAITING: Final = frozenset({run_pb2.RUN_STATE_WAITING, run_pb2.RUN_STATE_RETRYING})

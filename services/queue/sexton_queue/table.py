@@ -20,7 +20,7 @@ from sexton_queue.changes import stop_sent
 from sexton_queue.counters import Counters
 from sexton_queue.entries import Ask, Complete, End, Entry, Lose, Now, Place, TimeUp
 from sexton_queue.line import Line, Refill
-from sexton_queue.records import RunReader, RunRecord, SessionRecord
+from sexton_queue.records import RunReader, RunRecord, SessionRecord, only_waits
 from sexton_queue.sessions import Session, Sessions
 from sexton_queue.streams import LeaderStream, Settled
 from sexton_queue.timers import Timers
@@ -96,6 +96,10 @@ class RunTable:
             return None
         try:
             record = RunRecord.FromString(value)
+            template = record.template
+            covered = self.line.covers(template.queue, template.priority, key)
+            if not covered and only_waits(record):
+                return None
             entry = self._read(key, revision, record)
         except (DecodeError, ValueError, KeyError):
             return None
