@@ -43,6 +43,10 @@ def test_it_ends_what_runs_when_it_is_stopped_and_knows_its_jobs_when_it_is_back
         mesh.start()
         with mesh.client() as client:
             assert [job.name for job in client.jobs.list()] == ["long"]
+        # What follows is found by itself, with the secret that it needs.
+        listed = command(mesh.data, "jobs", "list", "-o", "name")
+        assert (listed.stdout, listed.stderr) == ("default/long\n", "")
+        assert "STEADY" in command(mesh.data, "clock", "status").stdout
         secrets = mesh.data / "secrets"
         assert sorted(os.listdir(secrets)) == ["client", "mesh", "worker"]
         assert {path.stat().st_mode & 0o777 for path in secrets.iterdir()} == {0o600}
@@ -86,14 +90,20 @@ def start_long_run(mesh: MeshProcess) -> int:
 
 def up(data: Path, *flags: str) -> tuple[int, str]:
     """Runs a `sexton up` that is expected to end by itself; gives code and what it said."""
-    kept = {name: value for name, value in os.environ.items() if "SEXTON_" not in name}
-    ended = subprocess.run(
-        [sys.executable, "-m", "sexton_cli.main", "up", "--data", str(data), *flags],
-        env=kept | {"PYTHONPATH": os.pathsep.join(sys.path), "XDG_STATE_HOME": str(data)},
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    ended = command(data, "up", *flags)
     assert ended.stdout == ""
     return ended.returncode, ended.stderr
+
+
+def command(data: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Runs `sexton` as somebody does whose mesh is in this folder."""
+    kept = {name: value for name, value in os.environ.items() if "SEXTON_" not in name}
+    kept |= {"PYTHONPATH": os.pathsep.join(sys.path), "SEXTON_DATA": str(data)}
+    return subprocess.run(
+        [sys.executable, "-m", "sexton_cli.main", *words],
+        env=kept | {"XDG_STATE_HOME": str(data)},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
 
 
 def bound(taken: socket.socket, port: int) -> bool:

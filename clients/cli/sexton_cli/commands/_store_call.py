@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
@@ -17,14 +19,24 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 StoreAddress = Annotated[
-    str,
-    typer.Option("--store", envvar="SEXTON_STORE", help="The store's address, host:port."),
+    str | None,
+    typer.Option(
+        "--store",
+        envvar="SEXTON_STORE",
+        metavar="HOST:PORT",
+        help="The store; default: that of the mesh of this machine, or 127.0.0.1:7600.",
+    ),
 ]
 DEFAULT_STORE = "127.0.0.1:7600"
 
 
-def call_store(address: str, work: Callable[[StoreServiceAsyncStub], Awaitable[Answer]]) -> Answer:
-    """Connects with the mesh secret, if one is configured, and gives what `work` returns.
+def call_store(
+    given: str | None, work: Callable[[StoreServiceAsyncStub], Awaitable[Answer]]
+) -> Answer:
+    """Connects with the mesh secret, if one is found, and gives what `work` returns.
+
+    The secret is the configured one, or that of the mesh of this machine, which is shown to that
+    mesh's own store only.
 
     Raises `Unavailable` where the store does not answer, `Refused` where it answers with an error,
     `UsageError` where the configuration can't be used.
@@ -37,8 +49,13 @@ def call_store(address: str, work: Callable[[StoreServiceAsyncStub], Awaitable[A
     from sexton_runtime.rpc.policy_channel import PolicyChannel  # noqa: PLC0415
     from sexton_runtime.secrets import Role, SecretsConfig, load_secret  # noqa: PLC0415
 
+    local, folder = _store_of_this_machine()
+    address = given or local or DEFAULT_STORE
+
     async def run() -> Answer:
         secret = load_secret(Sources().load(SecretsConfig, "secrets"), Role.MESH)
+        if not secret and address == local:
+            secret = load_secret(SecretsConfig(dir=folder), Role.MESH)
         channel = GrpcTransport().channel(address)
         async with PolicyChannel(channel, secret=secret) as policed:
             return await work(StoreServiceStub(policed))
@@ -52,3 +69,19 @@ def call_store(address: str, work: Callable[[StoreServiceAsyncStub], Awaitable[A
         raise Unavailable(f"the store at {address} does not answer: {error}") from None
     except errors.SextonError as error:
         raise Refused(f"the store at {address}: {error}") from None
+
+
+def _store_of_this_machine() -> tuple[str, Path | None]:
+    """Gives the address and the folder of secrets of what `sexton up` has started; else nothing."""
+    from sexton import local_mesh  # noqa: PLC0415 - heavy
+    from sexton_cli.up.supervisor import PROCESSES_FILE  # noqa: PLC0415
+
+    mesh = local_mesh.find()
+    if mesh is None:
+        return "", None
+    secrets = mesh.client_secret_file.parent
+    try:
+        listed = json.loads((secrets.parent / PROCESSES_FILE).read_text(encoding="utf-8"))
+        return next(p["address"] for p in listed["processes"] if p["role"] == "store"), secrets
+    except (OSError, ValueError, KeyError, StopIteration):
+        return "", None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sexton_cli import logs
-from sexton_cli.commands._store_call import DEFAULT_STORE, StoreAddress, call_store
+from sexton_cli.commands._store_call import StoreAddress, call_store
 from sexton_cli.errors import NotFound, Refused
 from sexton_cli.output import Format, print_data, print_line
 
@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
 
 def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Where the backup is put.")],
-    store: StoreAddress = DEFAULT_STORE,
+    store: StoreAddress = None,
     output: Annotated[Format, typer.Option("-o", help="How the result is shown.")] = Format.TABLE,
 ) -> None:
     """Copy a running store, consistent and verified, into a file that does not exist yet."""

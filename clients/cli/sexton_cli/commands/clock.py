@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sexton_cli.commands._store_call import DEFAULT_STORE, StoreAddress, call_store
+from sexton_cli.commands._store_call import StoreAddress, call_store
 from sexton_cli.errors import Refused
 from sexton_cli.output import Format, print_data, print_line
 
@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(clock, name="clock")
 
 
-def status(store: StoreAddress = DEFAULT_STORE, output: _Output = Format.TABLE) -> None:
+def status(store: StoreAddress = None, output: _Output = Format.TABLE) -> None:
     """Show mesh time, the store's wall clock, and how they stand."""
     _show(call_store(store, _read), output)
 
@@ -44,7 +44,7 @@ def accept(
     dispute: Annotated[
         int, typer.Argument(min=1, help="Number of the dispute, as `status` shows it.")
     ],
-    store: StoreAddress = DEFAULT_STORE,
+    store: StoreAddress = None,
     output: _Output = Format.TABLE,
 ) -> None:
     """Let mesh time follow the wall clock: look at it with `status` first.
