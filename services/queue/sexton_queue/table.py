@@ -31,8 +31,7 @@ MAX_HANDLE_BYTES: Final = 480
 MAX_RECENT: Final = 50_000
 """Ended runs whose repeated completions are answered without reading."""
 MAX_QUESTIONS: Final = 10_000
-"""Completions and requests about runs that have to be read first; beyond it a completion is left
-unanswered, to be repeated."""
+"""Completions and hints about runs that have to be read first; more are left to be repeated."""
 
 
 class Question(NamedTuple):
@@ -217,8 +216,8 @@ class RunTable:
                 ask.answer(ask.token == token, state)
             elif ask.answer is not None:
                 ask.answer(state)
-        elif len(self.questions) < MAX_QUESTIONS or isinstance(ask, End):
-            self.questions.append(Question(key, ask))
+        elif len(self.questions) < MAX_QUESTIONS or (isinstance(ask, End) and ask.answer):
+            self.questions.append(Question(key, ask))  # whoever waits in a call is bounded by it
 
     def wake(self, now: Now) -> None:
         """Has come up what is due by mesh time."""
