@@ -104,8 +104,10 @@ def check_pull(request: worker_pb2.PullRequest) -> None:
         raise InvalidArgument("credits", request.credits, "0 or more: they are added")
     if request.heartbeat < 0:
         raise InvalidArgument("heartbeat", request.heartbeat, "numbers that rise from 1")
-    for ref in (*request.started, *request.returned):
-        _check_ref(ref, "started" if ref in request.started else "returned")
+    for ref in request.started:
+        _check_ref(ref, "started")
+    for ref in request.returned:
+        _check_ref(ref, "returned")
     for completion in request.completions:
         _check_completion(completion)
     for progress in request.progress:

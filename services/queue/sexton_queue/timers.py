@@ -37,6 +37,9 @@ class Timers:
 
 def next_timer(run: Run) -> Instant | None:
     """Returns when `start_within` or the deadline passes; None: neither moves this run."""
+    policy = run.policy
+    if policy.deadline_ns is None and policy.start_within_ns is None:
+        return None
     if run.ended or run.state is RunState.TERMINATING:
         return None
     times = [run.deadline_at]

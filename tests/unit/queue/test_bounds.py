@@ -1,4 +1,4 @@
-"""What is bounded: a record, the answers to a worker that does not read, the notices to a leader."""
+"""What is bounded: a record, answers to a worker that does not read, notices to a leader."""
 
 from unit.queue.lines import T, entry_of, waiting
 
