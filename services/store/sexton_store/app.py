@@ -12,6 +12,7 @@ import structlog
 from sexton.internal.v1.store_pb2_grpc import add_StoreServiceServicer_to_server
 from sexton_runtime import semconv
 from sexton_runtime.clock import Clock
+from sexton_runtime.kv.status import ClockState
 from sexton_runtime.lifecycle import ExitCode, Lifecycle
 from sexton_runtime.randomness import Randomness
 from sexton_runtime.rpc.server import Readiness, RpcServer, Service
@@ -121,8 +122,12 @@ def _measure(telemetry: Telemetry, engine: StoreEngine) -> None:
     gauge(semconv.STORE_WATCHES, "watches")
     gauge(semconv.STORE_LEASES, "leases")
 
+    def disputed() -> Points:
+        return [(float(engine.clock().state is ClockState.DISPUTED), {})]
+
     def events() -> Points:
         counters = asdict(engine.status().counters)
         return [(float(number), {semconv.KIND: kind}) for kind, number in counters.items()]
 
+    telemetry.gauge(semconv.STORE_CLOCK_DISPUTED, disputed)
     telemetry.counter(semconv.STORE_EVENTS, events)

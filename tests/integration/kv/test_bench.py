@@ -18,6 +18,7 @@ def test_the_bench_measures_everything_and_names_its_units(
         ("_UNLOADED_CALLS", 5),
     ):  # fmt: skip
         monkeypatch.setattr(bench, name, small)
+    monkeypatch.setenv("SEXTON_SECRETS_DIR", "/nowhere")  # of a mesh that is none of its business
     arguments = ["bench", "store", "--json", "--seconds", "0.1", "--dir", str(tmp_path)]
     assert run(arguments) == 0
     measured = json.loads(capsys.readouterr().out)

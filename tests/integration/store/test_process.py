@@ -278,6 +278,7 @@ async def test_prometheus_shows_the_store(make_store, connect) -> None:
     text = (await asyncio.to_thread(_fetch, f"http://127.0.0.1:{port}/metrics")).decode()
 
     assert "\nsexton_store_revision{" in text
+    assert "\nsexton_store_clock_disputed{" in text
     assert 'sexton_kind="txns"' in text
     assert 'rpc_method="/sexton.internal.v1.StoreService/Commit"' in text
 

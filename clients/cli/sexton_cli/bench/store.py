@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import statistics
 import sys
 import tempfile
@@ -237,11 +238,15 @@ async def _renew_every_second(
 
 @asynccontextmanager
 async def _store(data: Path) -> AsyncIterator[str]:
-    """Runs a store in a process of its own and gives its address."""
+    """Runs a store in a process of its own and gives its address.
+
+    It is measured as it is by default: what the surroundings configure is another store's.
+    """
+    environment = {name: it for name, it in os.environ.items() if not name.startswith("SEXTON_")}
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "sexton_store",
         "--data", str(data), "--listen", "127.0.0.1:0", "--log-level", "error",
-        stdout=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE, env=environment,
     )  # fmt: skip
     assert process.stdout is not None
     try:
