@@ -118,6 +118,16 @@ async def test_one_that_can_not_run_ends_all_with_the_reason(tmp_path):
     ]
 
 
+async def test_one_that_can_not_even_be_started_ends_all_with_the_reason(tmp_path):
+    (tmp_path / "logs" / "one.log").mkdir(parents=True)
+    mesh = Supervised(tmp_path, "one", "two")
+    assert await mesh.running == 1
+    assert mesh.said[-2:] == [
+        "one ended (exit code 1); its log ends: it can't be started: Is a directory",
+        "one can't run; stopping.",
+    ]
+
+
 @pytest.mark.parametrize("suspended", [False, True], ids=["running", "suspended"])
 def test_nothing_is_left_behind_a_killed_supervisor(tmp_path, suspended):
     outer = subprocess.Popen([sys.executable, "-c", OUTER, str(tmp_path)])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 from sexton_cli.up.logs import LogFile, readable
 
 
@@ -41,6 +43,16 @@ def test_a_log_is_bounded_while_its_writer_goes_on(tmp_path):
         os.close(descriptor)
     assert sorted(os.listdir(tmp_path)) == ["store.log", "store.log.1"]
     assert path.stat().st_mode & 0o077 == 0
+
+
+def test_a_log_that_can_not_be_moved_stays_as_it_is(tmp_path):
+    path = tmp_path / "store.log"
+    path.write_text("x" * 300)
+    (tmp_path / "store.log.1" / "in the way").mkdir(parents=True)
+    with pytest.raises(OSError, match="directory"):
+        LogFile(path).rotate(max_bytes=250)
+    assert path.read_text() == "x" * 300
+    assert sorted(os.listdir(tmp_path)) == ["store.log", "store.log.1"]
 
 
 def test_the_last_line_is_the_last_that_says_something(tmp_path):

@@ -33,18 +33,22 @@ class LogFile:
         """Moves what is written into the older file once it is too much; tells whether it was.
 
         The writer keeps its descriptor, so its file is copied and emptied; what it writes between
-        the two is lost, which is a line or two once in many megabytes.
+        the two is lost, which is a line or two once in many megabytes. Raises `OSError`; nothing is
+        moved then.
         """
         if not self._path.exists() or self._path.stat().st_size <= max_bytes:
             return False
         older = self._path.with_name(f"{self._path.name}.1")
         draft = self._path.with_name(f".{self._path.name}.draft")
-        with self._path.open("rb") as source, draft.open("wb") as target:
-            os.chmod(target.fileno(), 0o600)
-            # No more than the bound, also where a process has written without one.
-            source.seek(-max_bytes, os.SEEK_END)
-            target.write(source.read(max_bytes))
-        draft.replace(older)
+        try:
+            with self._path.open("rb") as source, draft.open("wb") as target:
+                os.chmod(target.fileno(), 0o600)
+                # No more than the bound, also where a process has written without one.
+                source.seek(-max_bytes, os.SEEK_END)
+                target.write(source.read(max_bytes))
+            draft.replace(older)
+        finally:
+            draft.unlink(missing_ok=True)
         os.truncate(self._path, 0)
         self._read_to = 0
         return True

@@ -87,7 +87,9 @@ class _Up:
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
-            loop.add_signal_handler(number, self._on_signal)
+            # Under nohup the end of the terminal is to be survived.
+            if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, self._on_signal)
         self._say(f"starting {len(self._programs)} processes on {self._config.data}")
         supervising = asyncio.create_task(self._supervisor.run())
         async with Readiness(self._programs, on_leader=self._on_leader) as readiness:
@@ -165,8 +167,9 @@ class _Up:
         self._supervisor.stop(self._config.drain_s + _KILL_AFTER_S)
 
     def _say(self, text: str) -> None:
-        sys.stderr.write(f"sexton up: {visible(text)}\n")
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):  # nobody may be there any more to read it
+            sys.stderr.write(f"sexton up: {visible(text)}\n")
+            sys.stderr.flush()
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
@@ -52,7 +53,7 @@ class Supervisor:
         self._logs = {name: LogFile(folder / "logs" / f"{name}.log") for name in self._programs}
         self._running: dict[str, asyncio.subprocess.Process] = {}
         self._waiting: set[asyncio.Task[None]] = set()
-        self._ended: list[tuple[str, int]] = []
+        self._ended: list[tuple[str, int, str]] = []
         self._asked: list[Effect] = []
         self._wake = asyncio.Event()
 
@@ -106,8 +107,7 @@ class Supervisor:
         asked, self._asked = self._asked, []
         await self._carry_out(asked)
         ended, self._ended = self._ended, []
-        for name, code in ended:
-            last_line = self._logs[name].last_line()
+        for name, code, last_line in ended:
             await self._carry_out(self._machine.exited(name, code, last_line, _now()))
 
     async def _carry_out(self, effects: Iterable[Effect]) -> None:
@@ -120,7 +120,10 @@ class Supervisor:
                     if process is not None:
                         process.send_signal(number)
                 case Spawn(name):
-                    await self._spawn(self._programs[name])
+                    try:
+                        await self._spawn(self._programs[name])
+                    except OSError as error:  # no memory, no processes left
+                        self._end(name, 1, f"it can't be started: {error.strerror}")
 
     async def _spawn(self, program: Program) -> None:
         module = f"sexton_{program.role}"
@@ -143,12 +146,18 @@ class Supervisor:
     async def _wait(self, name: str, process: asyncio.subprocess.Process) -> None:
         code = await process.wait()
         del self._running[name]
-        self._ended.append((name, code))
-        self._wake.set()
+        self._end(name, code, self._logs[name].last_line())
         self._note()
 
+    def _end(self, name: str, code: int, last_line: str) -> None:
+        self._ended.append((name, code, last_line))
+        self._wake.set()
+
     def _note(self) -> None:
-        """Writes down which processes there are, whole or not at all."""
+        """Writes down which processes there are, whole or not at all.
+
+        A full disk, on which a store goes on answering, is no reason to end anything.
+        """
         listed = [
             {
                 "name": name,
@@ -160,8 +169,10 @@ class Supervisor:
             for name, program in self._programs.items()
         ]
         draft = self._folder / f".{PROCESSES_FILE}"
-        draft.write_text(json.dumps({"pid": os.getpid(), "processes": listed}, indent=1) + "\n")
-        draft.replace(self._folder / PROCESSES_FILE)
+        text = json.dumps({"pid": os.getpid(), "processes": listed}, indent=1) + "\n"
+        with contextlib.suppress(OSError):
+            draft.write_text(text, encoding="utf-8")
+            draft.replace(self._folder / PROCESSES_FILE)
 
     async def _look_after_logs(self) -> None:
         rotated = _now()
@@ -171,7 +182,8 @@ class Supervisor:
             if _now() - rotated >= _ROTATE_S:
                 rotated = _now()
                 for log in self._logs.values():
-                    log.rotate()
+                    with contextlib.suppress(OSError):  # of a full disk; later it goes again
+                        log.rotate()
 
     def _follow(self) -> None:
         if self._verbose:
