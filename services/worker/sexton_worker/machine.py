@@ -255,13 +255,13 @@ class Machine:
     def assigned(self, order: Order, now: Instant) -> None:
         """Takes an assignment and begins it, unless it must not be begun."""
         token = order.ref.token
+        self._granted = max(0, self._granted - 1)
         if not self.session or order.session != self.session or now >= self.end_at:
             self.counters.dropped += 1
             return
         if token in self.attempts:
             self.counters.repeated += 1
             return
-        self._granted -= 1
         if self.draining or self._dying or self._executing >= self.slots:
             self.counters.returned += 1
             self._returned.append(order.ref)
@@ -374,7 +374,7 @@ class Machine:
     def _room(self) -> int:
         if self.draining or self._dying:
             return 0
-        return max(0, self.slots - self._executing - max(0, self._granted))
+        return max(0, self.slots - self._executing - self._granted)
 
     def _hear(self, now: Instant) -> None:
         self._silent_at = now + _SILENT_HEARTBEATS * self._heartbeat_every

@@ -9,6 +9,7 @@ import resource
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import NoReturn
 
 import structlog
 
@@ -50,13 +51,14 @@ def run(arguments: Sequence[str] | None, *, program: str) -> int:
         _allow_descriptors()
         _import_app(config)
         route_output()
-        return asyncio.run(_run(config, sources, mark))
+        # The interpreter's own end would wait for threads that tasks have left.
+        _leave(asyncio.run(_run(config, sources, mark)))
     except ConfigError as error:
-        _complain(program, error)
-        return ExitCode.USAGE
+        exit_code, reason = ExitCode.USAGE, str(error)
     except (SextonError, OSError) as error:
-        _complain(program, error)
-        return ExitCode.FAILED
+        exit_code, reason = ExitCode.FAILED, str(error)
+    print(f"{program}: {reason}", file=sys.stderr)  # noqa: T201 - the reason for not starting
+    return exit_code
 
 
 def _allow_descriptors() -> None:
@@ -115,9 +117,10 @@ async def _run(config: WorkerConfig, sources: Sources, mark: str) -> ExitCode:
 def _die(reason: str, exit_code: int = ExitCode.RESTART) -> None:
     """Ends the process at once, with all that runs in it; the shim ends everything else."""
     _log.error("The worker ends at once.", action="die", reason=reason)
+    _leave(exit_code)
+
+
+def _leave(exit_code: int) -> NoReturn:
+    sys.stdout.flush()
     sys.stderr.flush()
     os._exit(exit_code)
-
-
-def _complain(program: str, error: Exception) -> None:
-    print(f"{program}: {error}", file=sys.stderr)  # noqa: T201 - the reason for not starting

@@ -103,6 +103,11 @@ async def wait_async(context: Context) -> None:
 
 
 @task
+async def leave_thread() -> None:
+    asyncio.get_running_loop().run_in_executor(None, time.sleep, 300)
+
+
+@task
 def wait_thread(context: Context) -> str:
     context.progress(0.5, "half")
     return "stopped" if context.wait_cancelled(60) else "not"

@@ -85,6 +85,16 @@ async def test_a_stubborn_task_does_not_keep_a_stopped_worker(tmp_path: Path) ->
         assert not owner.closed
 
 
+async def test_nobody_waits_for_what_tasks_left_in_threads(tmp_path: Path) -> None:
+    owner = Owner(heartbeat_ms=100)
+    async with serving(owner) as address, working(tmp_path, address) as worker:
+        await owner.connected()
+        await owner.completion(owner.python("leave-thread"))
+        worker.signal(signal.SIGTERM)
+        assert await worker.end() == 0
+        assert owner.closed
+
+
 async def test_a_broken_stream_costs_nothing(tmp_path: Path) -> None:
     owner = Owner(heartbeat_ms=100)
     async with serving(owner) as address, working(tmp_path, address):
