@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from faults.full_store import live_at_the_limit
 from sexton_store.disk import DamagedError, DiskFailedError, DiskFullError, Record, WriteBatch
 from sexton_store.doctor import child_environment
 from sexton_store.folder import DATA_FILE, FolderLockedError, ReserveFile
+from sexton_store.history import MemoryHistory
 from sexton_store.lmdb_disk import LmdbConfig, LmdbDisk
 
 KIB = 1024
@@ -95,6 +97,36 @@ async def fill(disk: LmdbDisk) -> int:
     raise AssertionError("it does not become full")
 
 
+@contextmanager
+def files_up_to(size_bytes: int) -> Iterator[None]:
+    """Lets no file of this process grow beyond a size: a full disk, as the kernel tells it."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+async def test_a_commit_that_found_the_disk_full_is_in_no_history_and_can_be_repeated(
+    tmp_path: Path,
+) -> None:
+    history = MemoryHistory()
+    config = replace(SMALL, reserve_bytes=0)
+    disk = LmdbDisk.open(tmp_path, config, history=history)
+    await disk.write(batch(1)._replace(history=[b"one\n"]), use_reserve=False)
+    large = batch(2, 5 * KIB)._replace(history=[b"two\n"])
+    with files_up_to((tmp_path / DATA_FILE).stat().st_size):
+        for use_reserve in (False, True):
+            with pytest.raises(DiskFullError):
+                await disk.write(large, use_reserve=use_reserve)
+    assert history.lines == [b"one\n"]
+    await disk.write(large, use_reserve=False)
+    assert history.lines == [b"one\n", b"two\n"]
+    assert disk.usage().keys == 40
+    await disk.close()
+
+
 class TestOneProcess:
     @pytest.mark.slow
     async def test_a_second_one_on_the_folder_is_refused_and_told_who_has_it(
@@ -102,7 +134,8 @@ class TestOneProcess:
     ) -> None:
         disk = LmdbDisk.open(tmp_path, SMALL)
         other = python(
-            "import sys; from pathlib import Path; from sexton_store.lmdb_disk import LmdbDisk\n"
+            "import sys; from pathlib import Path; from sexton_store.history import MemoryHistory
+from sexton_store.lmdb_disk import LmdbDisk\n"
             "LmdbDisk.open(Path(sys.argv[1]))",
             tmp_path,
         )
