@@ -33,7 +33,8 @@ _KEYS_PER_GET: Final = 200
 _MAX_VERSIONS: Final = 20_000
 _MAX_VERSION_BYTES: Final = 64 * 1024 * 1024
 """Decoded definitions kept for the next reading, by number and by the size of their records."""
-_SCANS_AT_ONCE: Final = 16
+_CALLS_AT_ONCE: Final = 16
+"""Calls to the store that one reading has under way."""
 
 
 class Version:
@@ -137,22 +138,34 @@ class JobReader:
 
         """
         shards = {ref.uid: keys.shard_of(ref.uid, self._shards) for ref in refs}
-        states = await get_all(
-            self._store, [keys.state_key(shards[ref.uid], ref.uid) for ref in refs]
+        named = [ref for ref in refs if ref.job]
+        kvs = await get_all(
+            self._store,
+            [
+                *(keys.state_key(shards[ref.uid], ref.uid) for ref in refs),
+                *(keys.job_key(ref.namespace, ref.job) for ref in named),
+            ],
         )
-        drafts = [_Draft(kv, ref, shards[ref.uid]) for kv, ref in zip(states, refs, strict=True)]
+        drafts = [_Draft(kv, ref, shards[ref.uid]) for kv, ref in zip(kvs, refs, strict=False)]
         found = [draft for draft in drafts if draft.state is not None]
-        definitions = await get_all(self._store, [draft.name.job_key for draft in found])
-        for draft, kv in zip(found, definitions, strict=True):
-            draft.take_definition(kv)
+        await self._read_definitions(found, {kv.key: kv for kv in kvs[len(refs) :]})
         await self._read_buffered(
             [d for d in found if d.record is not None and (waiting is None or d.uid in waiting)]
         )
         await self._read_versions(found)
         return [self._finish(draft) for draft in drafts]
 
+    async def _read_definitions(
+        self, drafts: Sequence[_Draft], read: dict[bytes, KeyValue]
+    ) -> None:
+        """Reads the definitions that were not read with the states, for want of a name."""
+        wanted = [draft.name.job_key for draft in drafts if draft.name.job_key not in read]
+        read |= {kv.key: kv for kv in await get_all(self._store, wanted)}
+        for draft in drafts:
+            draft.take_definition(read[draft.name.job_key])
+
     async def _read_buffered(self, drafts: Iterable[_Draft]) -> None:
-        several = asyncio.Semaphore(_SCANS_AT_ONCE)
+        several = asyncio.Semaphore(_CALLS_AT_ONCE)
 
         async def read(draft: _Draft) -> None:
             async with several:
@@ -322,11 +335,15 @@ async def get_all(
     store: Engine, wanted: Sequence[bytes], *, keys_only: bool = False
 ) -> list[KeyValue]:
     """Reads keys of any number and size, in their order; not one snapshot."""
-    found: list[KeyValue] = []
     most = store.limits.max_keys_per_get if keys_only else _KEYS_PER_GET
-    for first in range(0, len(wanted), most):
-        found += await _get(store, wanted[first : first + most], keys_only=keys_only)
-    return found
+    several = asyncio.Semaphore(_CALLS_AT_ONCE)
+
+    async def read(part: Sequence[bytes]) -> list[KeyValue]:
+        async with several:
+            return await _get(store, part, keys_only=keys_only)
+
+    parts = [wanted[first : first + most] for first in range(0, len(wanted), most)]
+    return [kv for found in await asyncio.gather(*map(read, parts)) for kv in found]
 
 
 async def _get(store: Engine, wanted: Sequence[bytes], *, keys_only: bool) -> list[KeyValue]:

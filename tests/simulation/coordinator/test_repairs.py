@@ -99,7 +99,7 @@ def test_more_jobs_than_one_loading_takes_fire_all_the_same(
         records = [pb.RunRecord.FromString(kv.value) for kv in await mesh.below(b"runs/")]
         assert len(records) == 3 * len(jobs)
         assert max(r.create_time_ns - r.due_ns for r in records) < S
-        assert mesh.counted("horizons") >= 10
+        assert mesh.counted("horizons") > 4
 
     monkeypatch.setattr(tenure, "MOST_TIMERS", 100)
     Mesh(coordinators=(), lasts_s=0.1).run(scenario)

@@ -97,6 +97,7 @@ class Machine:
         self._known: dict[str, Known] = {}
         self._names: dict[tuple[str, str], str] = {}  # the uid last known by this name
         self._ready: dict[str, None] = {}  # to be looked at at once, in order
+        self._unread: deque[str] = deque()  # armed by a timer and not read yet, earliest first
 
     def __len__(self) -> int:
         return len(self._known)
@@ -116,6 +117,8 @@ class Machine:
         known = self._know(JobRef(uid, record.namespace, record.job))
         known.scanned = due
         self.horizon.arm(uid, due)
+        if news:
+            self._unread.append(uid)
         return news
 
     def changed(self, ref: JobRef, revision: int) -> None:
@@ -186,6 +189,19 @@ class Machine:
         if self._ready:
             self.woken.set()
         return [*dict.fromkeys(taken)]
+
+    def take_unread(self, limit: int) -> list[Known]:
+        """Takes up to `limit` jobs that are due later, to be read ahead; each is in flight."""
+        taken: list[Known] = []
+        while self._unread and len(taken) < limit:
+            known = self._known.get(self._unread.popleft())
+            if known is None or known.loaded is not None or known.in_flight:
+                continue
+            if known.uid not in self._ready:
+                known.in_flight = True
+                known.again = False
+                taken.append(known)
+        return taken
 
     def finish(self, known: Known, next_due: Instant | None) -> None:
         """Ends a look at a job, and arms it for the next."""

@@ -30,6 +30,8 @@ _DRAIN_S: Final = 0.6
 """How long a hand-over waits for answers. The successor must act within a second."""
 _PAUSE_S: Final = 0.2
 """After a loading that failed."""
+_READ_AHEAD_PAUSE_S: Final = 0.01
+"""Between two readings ahead of time: what is due has the first right to the store."""
 _LEAST_PAGE: Final = 100
 """Timers of one page at least, where all but a few are known already."""
 _LOAD_PAUSE_S: Final = 0.02
@@ -80,6 +82,7 @@ class Tenure:
         self._definitions = Definitions(
             mesh=mesh, shard=shard, machine=self._machine, removed=self._lookout.want
         )
+        self._loaded = asyncio.Event()  # set when the horizon has been loaded
         self._running: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
@@ -133,6 +136,7 @@ class Tenure:
             group.create_task(self._follow(revision))
             group.create_task(self._keep_loaded())
             group.create_task(self._firing.run())
+            group.create_task(self._read_ahead())
             group.create_task(self._links.run())
             group.create_task(self._lookout.run())
             group.create_task(
@@ -171,6 +175,7 @@ class Tenure:
                 last = None
                 break
         horizon.end_loading(reach, last)
+        self._loaded.set()
         self._machine.woken.set()
         return revision
 
@@ -180,6 +185,15 @@ class Tenure:
             self._firing.hungry.clear()
             await self._retry_until_done(self._load)
             await asyncio.sleep(_LOAD_PAUSE_S)
+
+    async def _read_ahead(self) -> None:
+        """Reads what is due soon, so that at its time it has only to be decided."""
+        while True:
+            if await self._firing.read_ahead():
+                await asyncio.sleep(_READ_AHEAD_PAUSE_S)
+            else:
+                self._loaded.clear()
+                await self._loaded.wait()
 
     async def _follow(self, revision: int) -> None:
         """Follows the definitions; where the place is lost, reads the horizon again."""

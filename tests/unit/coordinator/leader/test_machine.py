@@ -165,3 +165,21 @@ async def test_starts_that_are_asked_for_wait_their_turn() -> None:
     made.finish(known, None)
     assert take(made) == [A.uid]
     assert list(made.drain()) == [asked[1]]
+
+
+def test_what_is_due_later_is_read_ahead_once_and_in_its_order() -> None:
+    made = machine()
+    made.timer(A.uid, 10, TIMER)
+    made.timer(B.uid, 20, TIMER)
+    made.timer("c" * 24, 30, TIMER)
+    (known,) = made.take(10, 100)
+    made.gone(known)
+    ahead = made.take_unread(100)
+    assert [known.uid for known in ahead] == [B.uid, "c" * 24]
+    assert take(made, 20) == []  # due while it is being read
+    for known in ahead:
+        read(known, 1)
+        made.finish(known, known.scanned)
+    assert made.take_unread(100) == []
+    assert take(made, 20) == [B.uid]
+    assert take(made, 30) == ["c" * 24]
