@@ -127,7 +127,7 @@ def test_after_very_many_edits_old_times_are_answered_from_the_record() -> None:
         await world.until(start - S // 2)
         await world.make(schedules=every(1))
         await world.until(start + 3 * S)
-        for number in range(120):
+        for number in range(60):
             spec = job_pb2.JobSpec(task=shell(f"echo {number}"), schedules=every(1))
             await world.jobs_api.UpdateJob(
                 api.UpdateJobRequest(job=job_pb2.Job(name=JOB, spec=spec))
@@ -138,3 +138,27 @@ def test_after_very_many_edits_old_times_are_answered_from_the_record() -> None:
         assert answer.gates[1].detail.startswith("version 1: ")
 
     story(scenario, lasts_s=0.1)
+
+
+def test_a_start_by_hand_that_left_the_buffer_does_not_hide_what_was_scheduled() -> None:
+    async def scenario(world: World) -> None:
+        start = await world.boundary(10)
+        await world.make(schedules=every(10))
+        await world.until(start + 5 * S)
+        await world.jobs_api.PauseJob(api.PauseJobRequest(name=JOB))
+        await world.start_run("live")
+        await world.until(start + 20 * S)
+        for request_id in ("first", "second"):
+            request = api.TriggerJobRequest(
+                name=JOB, request_id=request_id, overlap=job_pb2.OVERLAP_POLICY_CANCEL_OTHER
+            )
+            assert (await world.jobs_api.TriggerJob(request)).decision == "buffered"
+        await world.until(start + 45 * S)
+        await world.jobs_api.ResumeJob(api.ResumeJobRequest(name=JOB))
+        name = world.jobs.name_of("default", "report", (await world.get()).uid)
+        origins = {record.origin for record in await world.decisions(name)}
+        assert origins == {Origin.MANUAL, Origin.SCHEDULE}
+        for at in (10, 20, 30, 40):
+            assert (await why(world, start + at * S)).decision == "skipped"
+
+    story(scenario, lasts_s=100)

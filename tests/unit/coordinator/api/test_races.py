@@ -16,6 +16,7 @@ from sexton.v1.scheduler_pb2_grpc import JobServiceStub
 from sexton_coordinator.api.changes import fitting
 from sexton_core.policy.state import DecisionRange
 from sexton_core.words import Decision, Reason
+from sexton_records.times import timestamp
 
 BOTH = ("coordinator-1", "coordinator-2")
 ALLOW_ALL = job_pb2.OVERLAP_POLICY_ALLOW_ALL
@@ -29,7 +30,7 @@ def stubs(world: World) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_of_two_edits_of_one_version_one_wins(seed: int) -> None:
     async def scenario(world: World) -> None:
         made = await world.make()
@@ -52,7 +53,7 @@ def test_of_two_edits_of_one_version_one_wins(seed: int) -> None:
     story(scenario, seed, coordinators=BOTH)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_edits_without_an_etag_all_happen_one_after_the_other(seed: int) -> None:
     async def scenario(world: World) -> None:
         await world.make()
@@ -71,7 +72,7 @@ def test_edits_without_an_etag_all_happen_one_after_the_other(seed: int) -> None
     story(scenario, seed, coordinators=BOTH)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_one_name_is_created_once_by_whoever_comes_first(seed: int) -> None:
     async def scenario(world: World) -> None:
         spec = job_pb2.JobSpec(task=shell(), schedules=MINUTES)
@@ -96,7 +97,7 @@ def test_one_name_is_created_once_by_whoever_comes_first(seed: int) -> None:
     story(scenario, seed, coordinators=BOTH)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_edits_and_pauses_that_meet_fires_tile_the_times(seed: int) -> None:
     async def scenario(world: World) -> None:
         start = await world.boundary(1)
@@ -122,7 +123,7 @@ def test_edits_and_pauses_that_meet_fires_tile_the_times(seed: int) -> None:
     story(scenario, seed, coordinators=BOTH, lasts_s=0.3)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_after_an_acknowledged_pause_or_delete_nothing_starts(seed: int) -> None:
     async def scenario(world: World) -> None:
         start = await world.boundary(1)
@@ -152,6 +153,72 @@ def test_after_an_acknowledged_pause_or_delete_nothing_starts(seed: int) -> None
         assert await world.below(b"deleted/") == []
 
     story(scenario, seed, lasts_s=0.2)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_one_request_id_has_one_effect_whatever_it_asks_for(seed: int) -> None:
+    async def scenario(world: World) -> None:
+        spec = job_pb2.JobSpec(task=shell(), schedules=MINUTES)
+        requests = [
+            api.CreateJobRequest(
+                job=job_pb2.Job(name=f"{NS}/jobs/j{number}", spec=spec), request_id="once"
+            )
+            for number in range(4)
+        ]
+        results = await asyncio.gather(
+            *(stub.CreateJob(each) for stub in stubs(world) for each in requests),
+            return_exceptions=True,
+        )
+        made = {r.job.name for r in results if isinstance(r, api.CreateJobResponse)}
+        assert len(made) == 1
+        assert sum(isinstance(r, errors.InvalidArgument) for r in results) == 6
+        assert len(await world.below(b"jobs/")) == 1
+
+    story(scenario, seed, coordinators=BOTH)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_delete_that_meets_a_fire_forgets_no_run(seed: int) -> None:
+    async def scenario(world: World) -> None:
+        start = await world.boundary(1)
+        names = [f"{NS}/jobs/j{number}" for number in range(12)]
+        for name in names:
+            await world.make(name, schedules=every(1), overlap=ALLOW_ALL)
+        deletes = []
+        for number, name in enumerate(names):
+            await world.until(start + 2 * S + (number - 4) * S // 1_000)
+            request = api.DeleteJobRequest(name=name)
+            deletes.append(asyncio.ensure_future(world.jobs_api.DeleteJob(request)))
+        await asyncio.gather(*deletes)
+        await world.until(start + 15 * S)
+        assert await world.below(b"active/") == [], "each was asked to end"
+        assert await world.below(b"deleted/") == []
+        assert len(await world.below(b"runs/")) >= 24
+
+    story(scenario, seed, lasts_s=1_000)
+
+
+def test_an_edit_by_a_replica_whose_clock_is_behind_does_not_rule_what_is_decided() -> None:
+    async def scenario(world: World) -> None:
+        leader = await world.leader()
+        other = ({*BOTH} - {leader}).pop()
+        mesh = world.coordinators[other].mesh
+        mesh.now = lambda: world.mesh_now() - 6 * S // 10  # type: ignore[method-assign]
+        world.connect(other)
+        start = await world.boundary(1)
+        await world.until(start - S // 2)
+        await world.make(schedules=every(1))
+        await world.until(start + 6 * S + S // 2)
+        spec = job_pb2.JobSpec(task=shell("new"), schedules=every(1))
+        await world.jobs_api.UpdateJob(api.UpdateJobRequest(job=job_pb2.Job(name=JOB, spec=spec)))
+        await world.until(start + 9 * S + S // 2)
+        for at, version in ((6, 1), (7, 2)):
+            request = api.ExplainJobRequest(name=JOB, time=timestamp(start + at * S))
+            answer = await world.jobs_api.ExplainJob(request)
+            assert answer.run.job_version == version
+            assert answer.gates[1].detail.startswith(f"version {version}: ")
+
+    story(scenario, coordinators=BOTH, lasts_s=0.1)
 
 
 @pytest.mark.parametrize("durable", [True, False])
@@ -229,6 +296,7 @@ def test_more_ranges_than_fit_one_commit_become_one() -> None:
     assert whole.decision is Decision.SKIPPED
 
 
+@pytest.mark.slow
 def test_a_job_that_was_edited_a_hundred_times_while_paused_is_resumed() -> None:
     async def scenario(world: World) -> None:
         start = await world.boundary(1)

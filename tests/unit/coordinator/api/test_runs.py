@@ -13,9 +13,11 @@ from sexton import errors
 from sexton.internal.v1 import records_pb2 as records
 from sexton.v1 import job_pb2, run_pb2
 from sexton.v1 import scheduler_pb2 as api
+from sexton_coordinator.api.checks import Name
+from sexton_coordinator.api.run_watching import _Watch
 from sexton_records import keys
 from sexton_records.times import instant_of, timestamp
-from sexton_runtime.kv.types import Put, Txn
+from sexton_runtime.kv.types import KeyValue, Put, Txn
 
 SCHEDULE = run_pb2.RUN_ORIGIN_SCHEDULE
 
@@ -198,7 +200,7 @@ def test_the_ended_runs_of_a_job_come_newest_first_whatever_asked_for_them() -> 
     async def scenario(world: World) -> None:
         uid = (await world.make(schedules=[])).uid
         base = 1_735_689_600
-        former = "zzzzzzzzzzzzzzzzzzzzzzzz"
+        former = "222222222222222222222222"
         runs = {t(minute, uid): (OK, base + 60 * minute) for minute in range(10)}
         runs["m20250101T000430Z-aaaaaaaaaaaaaaaa"] = (BAD, base + 300)
         runs["m20250101T000500Z-aaaaaaaaaaaaaaaa"] = (BAD, base + 301)
@@ -383,9 +385,30 @@ def test_a_stopping_replica_ends_its_watches_at_once() -> None:
         watching = asyncio.create_task(watch())
         await asyncio.sleep(1)
         before = world.loop.now_ns
-        await world.stop("coordinator-1")
+        coordinator = world.coordinators["coordinator-1"]
+        await world.processes["coordinator-1"].spawn(coordinator.lifecycle.stop())
         assert world.loop.now_ns - before < 2 * S
-        with pytest.raises(errors.Unavailable, match="stopping"):
+        with pytest.raises(errors.Unavailable):
             await watching
 
     story(scenario)
+
+
+def test_two_feeds_that_tell_of_one_run_are_put_in_order() -> None:
+    def kv(key: str, state: run_pb2.RunState.ValueType, revision: int) -> KeyValue:
+        record = records.RunRecord(run_id="r", state=state)
+        return KeyValue(key.encode(), record.SerializeToString(), 1, revision, 1)
+
+    watch = _Watch(None, None, Name("default"))  # type: ignore[arg-type]
+    waiting, running = run_pb2.RUN_STATE_WAITING, run_pb2.RUN_STATE_RUNNING
+    told = [
+        run.state
+        for kvs in (
+            [kv("active/1", waiting, 5), kv("active/1", waiting, 5)],
+            [kv("active/1", running, 7), kv("runs/1", OK, 9)],
+            [kv("active/1", running, 8), kv("active/1", waiting, 5), kv("runs/1", OK, 9)],
+        )
+        for message in watch._messages(kvs, synced=True)
+        for run in message.runs
+    ]
+    assert told == [waiting, running, OK]

@@ -8,7 +8,8 @@ from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 from grpc_status import rpc_status
-from simulation.coordinator.mesh import COORDINATORS, Mesh, S, ScriptedQueue, every
+from simulation.coordinator.mesh import COORDINATORS, Mesh, S, every
+from simulation.coordinator.scripted_queue import ScriptedQueue
 
 from sexton._error_table import to_status
 from sexton.errors import NotLeader
