@@ -130,6 +130,8 @@ class ServerCall:
         except asyncio.CancelledError:
             _LOG.debug("call of %s was cancelled", self.head.method)
         except Exception as error:  # noqa: BLE001 - as gRPC does
+            if not self.endpoint.alive:
+                return  # its process was killed: what its `finally` blocks meet is nobody's fault
             _LOG.exception("unexpected error in %s", self.head.method)
             code = grpc.StatusCode.UNKNOWN
             if self.context is not None and self.context.code() is not grpc.StatusCode.OK:

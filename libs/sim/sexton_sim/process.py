@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import warnings
 from collections.abc import Callable, Coroutine
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -150,8 +151,11 @@ def current_process() -> Process | None:
 
 def close_coroutine(coro: Any, context: contextvars.Context) -> None:
     """Closes a suspended coroutine of a dead process, however often its `finally` blocks await."""
-    for _ in range(_MAX_CLOSES):
-        with contextlib.suppress(BaseException):
-            context.copy().run(coro.close)
-        if getattr(coro, "cr_frame", None) is None:
-            return
+    with warnings.catch_warnings():
+        # One that never ran drops what it was given: coroutines that nobody awaits any more.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        for _ in range(_MAX_CLOSES):
+            with contextlib.suppress(BaseException):
+                context.copy().run(coro.close)
+            if getattr(coro, "cr_frame", None) is None:
+                return

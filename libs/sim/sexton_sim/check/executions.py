@@ -63,7 +63,7 @@ def check_executions(history: History, runs: dict[RunKey, Run], verdict: Verdict
     faults = [note for note in history.notes if note.kind in {"fault", "clock"}]
     for run_key, executions in found.items():
         _check_run(run_key[1], runs.get(run_key), executions, faults, verdict)
-    _check_completed(runs, found, verdict)
+    _check_reported(runs, found, verdict)
 
 
 def _check_run(
@@ -125,25 +125,34 @@ def _check_overlap(
     )
 
 
-def _check_completed(
+def _check_reported(
     runs: dict[RunKey, Run], found: dict[RunKey, list[_Execution]], verdict: Verdict
 ) -> None:
-    """A run that has succeeded did so: its task says so, under the token that was accepted."""
+    """What counts as an attempt's end is what its own task came to, under its own token."""
     if not found:
-        verdict.unknown("whether what succeeded was executed: tasks noted nothing (S11)")
+        verdict.unknown("whether what was completed was executed: tasks noted nothing (S11)")
         return
     for run_key, run in runs.items():
-        if run.ended is None or run.state is not RunState.SUCCEEDED:
-            continue
-        verdict.checked["S11"] += 1
-        ends = [
-            execution.ended
+        ends = {
+            execution.token: execution.ended
             for execution in found.get(run_key, ())
-            if execution.token == run.record.token and execution.ended is not None
-        ]
-        if not any(end.facts["how"] == "succeeded" for end in ends):
-            verdict.violate(
-                "S11",
-                f"run {run_key[1]} succeeded under token {run.record.token}, and no task says so",
-                [run.ended, *ends],
-            )
+            if execution.ended is not None
+        }
+        for token, commit in run.reported.items():
+            verdict.checked["S11"] += 1
+            end = ends.get(token)
+            succeeded = run.ended is commit and run.state is RunState.SUCCEEDED
+            if end is None or end.at_ns > commit.begun_ns:
+                verdict.violate(
+                    "S11",
+                    f"an attempt of run {run_key[1]} was completed under token {token}, and no "
+                    f"task had ended under it",
+                    [commit, end],
+                )
+            elif succeeded != (end.facts["how"] == "succeeded"):
+                verdict.violate(
+                    "S11",
+                    f"run {run_key[1]} is {run.state} under token {token}, and its task says "
+                    f"otherwise",
+                    [commit, end],
+                )

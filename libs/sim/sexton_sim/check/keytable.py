@@ -55,6 +55,9 @@ def _missing(kind: bytes, changed: Changed, commit: MeshCommit) -> str:
     if kind == keys.ACTIVE and changed.before is None:
         own, state = _compared(commit, changed.key), _compares(commit, keys.STATE)
         return _first(own=own, state=state, **{"the coordinator's lease": leads})
+    if kind == keys.RUNNING and changed.after is not None:
+        state = _compares(commit, keys.STATE)
+        return _first(state=state, **{"the queue's lease": owns})
     if kind == keys.ACTIVE:
         return _first(own=_unchanged(commit, changed), **{"the queue's lease": owns})
     if kind in {keys.RUNS, keys.ENDED, keys.DEAD} and changed.after is None:

@@ -9,17 +9,15 @@ from __future__ import annotations
 from sexton.v1 import run_pb2
 from sexton_records import keys
 from sexton_sim.check.records import Changed, MeshCommit, MeshLog
-from sexton_sim.check.recovery import MIN_QUIET_NS
 from sexton_sim.check.verdict import Verdict
 
-RECOVERED_NS = MIN_QUIET_NS
 BOUND_NS = 1_000_000_000
 _PROMPT = frozenset({"on_time", "late"})
 
 
-def check_lateness(log: MeshLog, verdict: Verdict, *, healed_ns: int, until_ns: int) -> None:
-    """Looks at what was due between recovery and `until_ns`, on the recorder's clock."""
-    begin = next((it for it in log.commits if it.begun_ns >= healed_ns + RECOVERED_NS), None)
+def check_lateness(log: MeshLog, verdict: Verdict, *, since_ns: int, until_ns: int) -> None:
+    """Looks at what was due between two times on the recorder's clock."""
+    begin = next((it for it in log.commits if it.begun_ns >= since_ns), None)
     if begin is None or begin.begun_ns >= until_ns:
         verdict.unknown("whether starts come in time: nothing was written after healing (L1)")
         return

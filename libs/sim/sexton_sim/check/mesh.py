@@ -13,6 +13,7 @@ from sexton_sim.check.executions import check_executions
 from sexton_sim.check.keytable import KeyTable
 from sexton_sim.check.lateness import check_lateness
 from sexton_sim.check.records import MeshLog
+from sexton_sim.check.recovery import MIN_QUIET_NS
 from sexton_sim.check.requests import check_requests
 from sexton_sim.check.scheduling import SchedulingRules
 from sexton_sim.check.settling import SettlingRules
@@ -29,12 +30,14 @@ def check_mesh(
 ) -> None:
     """Checks what a mesh did with jobs and runs.
 
-    `limits` are the bounds on assigned runs by queue. Between the two times of `quiet` nothing was
-    done to the mesh, and its end every job was paused and every run given time to end.
+    `limits` are the bounds on assigned runs by queue. Between the two times of `quiet`, on the
+    recorder's clock, nothing was done to the mesh; at its end every job was paused, and every run
+    given time to end.
     """
     log = MeshLog(history)
     rebooted = any(note.what == "reboot" for note in history.of("fault"))
-    scheduling = SchedulingRules(verdict, rebooted=rebooted)
+    works = (0, 0) if quiet is None else (quiet[0] + MIN_QUIET_NS, quiet[1])
+    scheduling = SchedulingRules(verdict, rebooted=rebooted, quiet=works)
     settling = SettlingRules(verdict, limits=limits or {})
     table = KeyTable(verdict)
     for commit in log.commits:
@@ -49,4 +52,4 @@ def check_mesh(
         )
         return
     settling.finish()
-    check_lateness(log, verdict, healed_ns=quiet[0], until_ns=quiet[1])
+    check_lateness(log, verdict, since_ns=works[0], until_ns=works[1])

@@ -8,7 +8,6 @@ cursor must say for every nominal time that it passes what became of it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from sexton.internal.v1 import records_pb2 as pb
 from sexton.v1 import run_pb2
@@ -17,8 +16,10 @@ from sexton_core.policy import Definition, Job
 from sexton_core.policy.state import Rule
 from sexton_core.policy.timeline import Timeline
 from sexton_core.schedules import JobIdentity, ScheduleCache
+from sexton_core.words import Overlap
 from sexton_records import keys
 from sexton_records.spec import decode_definition
+from sexton_records.state import OVERLAP_OF
 from sexton_sim.check.records import Changed, MeshCommit
 from sexton_sim.check.verdict import Verdict
 
@@ -27,6 +28,8 @@ Start = pb.RunRecord | pb.BufferedRecord
 _SLACK_NS = 1_000_000_000
 """A change may be committed so long after the mesh time for which it was computed, and mesh time is
 estimated."""
+_LOOKOUT_NS = 7_000_000_000
+"""What a lost notice would have said is read every five seconds."""
 _PERSISTED_NS = 5_000_000_000
 """Mesh time goes on after a power loss where it was last persisted."""
 
@@ -45,6 +48,10 @@ class _Job:
     buffered: dict[str, pb.BufferedRecord] = field(default_factory=dict)
     fired: dict[int, int] = field(default_factory=dict)
     """Revision of the run of each nominal time."""
+    live: set[bytes] = field(default_factory=set)
+    """Handles of its runs in flight."""
+    idle_since_ns: int = 0
+    """Since when starts wait in its buffer although nothing is live; 0: it is not so."""
     timeline: Timeline | None = None
 
     @property
@@ -57,6 +64,7 @@ class _Decided:
     """What one commit says about one job's nominal times."""
 
     runs: list[pb.RunRecord] = field(default_factory=list)
+    handles: list[bytes] = field(default_factory=list)
     buffered: list[pb.BufferedRecord] = field(default_factory=list)
     unbuffered: dict[str, pb.BufferedRecord] = field(default_factory=dict)
     decisions: list[pb.DecisionRecord] = field(default_factory=list)
@@ -65,10 +73,11 @@ class _Decided:
 class SchedulingRules:
     """Follows every job through the log."""
 
-    def __init__(self, verdict: Verdict, *, rebooted: bool) -> None:
-        """`rebooted`: mesh time as it was told may have gone back."""
+    def __init__(self, verdict: Verdict, *, rebooted: bool, quiet: tuple[int, int]) -> None:
+        """`rebooted`: mesh time as it was told may have gone back; `quiet`: everything works."""
         self.jobs: dict[str, _Job] = {}
         self._verdict = verdict
+        self._quiet = quiet
         self._schedules = ScheduleCache()
         self._ahead_ns = _SLACK_NS + (_PERSISTED_NS if rebooted else 0)
 
@@ -78,15 +87,44 @@ class SchedulingRules:
             self._take_definition(changed, commit)
         decided = self._decided(commit)
         states = {changed.uid: changed for changed in commit.of(keys.STATE)}
-        for uid in states.keys() | decided.keys():
-            self._take_job(uid, states.get(uid), decided.get(uid, _Decided()), commit)
+        touched = {**states, **decided}
+        for changed in commit.of(keys.ACTIVE):
+            uid = keys.parse_handle_key(changed.key).uid
+            touched[uid] = touched.get(uid)
+            if changed.after is None:
+                self.jobs[uid].live.discard(changed.key)
+        for uid in touched:
+            one = decided.get(uid, _Decided())
+            self._take_job(uid, states.get(uid), one, commit)
+            self._note_idle(self.jobs[uid], commit)
+
+    def _note_idle(self, job: _Job, commit: MeshCommit) -> None:
+        """A start that waits for nothing any more is started soon, whatever notice was lost."""
+        paused = job.state is None or job.state.HasField("paused_at_ns")
+        idle = bool(job.buffered) and not job.live and not paused
+        if idle:
+            job.idle_since_ns = job.idle_since_ns or commit.begun_ns
+        elif job.idle_since_ns:
+            since_ns = max(job.idle_since_ns, self._quiet[0])
+            waited_ns = min(commit.begun_ns, self._quiet[1]) - since_ns
+            job.idle_since_ns = 0
+            self._verdict.checked["L3"] += 1
+            if waited_ns > _LOOKOUT_NS:
+                self._verdict.violate(
+                    "L3",
+                    f"starts of {job.shown} waited for {waited_ns / 1e9:.3f} s, and nothing was in "
+                    f"their way",
+                    [f"from {since_ns} on", commit],
+                )
 
     def _decided(self, commit: MeshCommit) -> dict[str, _Decided]:
         found: dict[str, _Decided] = {}
         for changed in commit.of(keys.ACTIVE):
             if changed.before is None:
                 uid = keys.parse_handle_key(changed.key).uid
-                found.setdefault(uid, _Decided()).runs.append(changed.after)
+                one = found.setdefault(uid, _Decided())
+                one.runs.append(changed.after)
+                one.handles.append(changed.key)
         for changed in commit.of(keys.BUFFERED):
             one = found.setdefault(changed.uid, _Decided())
             if changed.after is not None:
@@ -142,6 +180,8 @@ class SchedulingRules:
             self._walk(job, cursor, state.cursor_ns, decided, commit)
             for run in decided.runs:
                 self._check_run(job, run, before, decided, commit)
+            self._check_gate(job, decided, commit)
+        job.live.update(decided.handles)
         self._check_buffer(job, decided, commit)
 
     def _take_without_state(self, job: _Job, decided: _Decided, commit: MeshCommit) -> None:
@@ -264,6 +304,26 @@ class SchedulingRules:
                 [commit],
             )
 
+    def _check_gate(self, job: _Job, decided: _Decided, commit: MeshCommit) -> None:
+        """No start passes a live run of its job unless its overlap policy lets it."""
+        verdict, live = self._verdict, len(job.live)
+        for run in decided.runs:
+            definition = job.versions.get(run.template.version)
+            waited = decided.unbuffered.get(run.run_id)
+            live += 1
+            if definition is None or (run.origin != run_pb2.RUN_ORIGIN_SCHEDULE and waited is None):
+                continue  # a trigger has an overlap policy of its own, which no record keeps
+            verdict.checked["S14"] += 1
+            alone = waited is not None or definition.overlap is not Overlap.ALLOW_ALL
+            most = 1 if alone else definition.max_live
+            if live > most:
+                verdict.violate(
+                    "S14",
+                    f"{run.run_id} of {job.shown} was started as number {live} of its job's live "
+                    f"runs; its policy allows {most}",
+                    [commit],
+                )
+
     def _check_buffer(self, job: _Job, decided: _Decided, commit: MeshCommit) -> None:
         """A start leaves the buffer in the commit that decides it, and only then."""
         verdict = self._verdict
@@ -281,13 +341,24 @@ class SchedulingRules:
                 )
         for start in decided.buffered:
             job.buffered[start.run_id] = start
+            self._check_room(job, start, commit)
         for run in decided.runs:
             if run.run_id in job.buffered:
                 verdict.violate("S8", f"{run.run_id} runs, and still waits", [commit])
 
-    def finish(self) -> dict[str, Any]:
-        """Gives what was seen, by uid."""
-        return dict(self.jobs)
+    def _check_room(self, job: _Job, start: pb.BufferedRecord, commit: MeshCommit) -> None:
+        definition = job.versions.get(start.version)
+        if definition is None:
+            return
+        self._verdict.checked["S14"] += 1
+        most = {Overlap.BUFFER_ONE: 1, Overlap.BUFFER_ALL: definition.max_buffered}
+        limit = most.get(OVERLAP_OF[start.overlap])
+        if limit is not None and len(job.buffered) > limit:
+            self._verdict.violate(
+                "S14",
+                f"{len(job.buffered)} starts of {job.shown} wait; its policy allows {limit}",
+                [commit],
+            )
 
 
 def _core_job(job: _Job) -> Job:

@@ -39,6 +39,8 @@ class Run:
     record: pb.RunRecord
     tokens: dict[int, int] = field(default_factory=dict)
     """When, on the recorder's clock, each attempt's assignment was being committed."""
+    reported: dict[int, MeshCommit] = field(default_factory=dict)
+    """Where each attempt's end was recorded that its worker had reported."""
     ended: MeshCommit | None = None
 
     @property
@@ -57,6 +59,7 @@ class SettlingRules:
         self._jobs: set[str] = set()
         self._sessions: set[str] = set()
         self._running: dict[bytes, str] = {}
+        self._lost_sessions: dict[str, MeshCommit] = {}
 
     def take(self, commit: MeshCommit) -> None:
         """Looks at a commit."""
@@ -134,6 +137,7 @@ class SettlingRules:
             self._violate("S11", run_id, f"ended as {became}", commit)
         self._check_way(run_id, before, after, commit)
         token = _live_token(changed)
+        _note_report(run, changed.before, after, token, commit)
         if after.completed and after.token != token:
             said = f"was completed under token {after.token}, and {token} was live"
             self._violate("S11", run_id, said, commit)
@@ -151,6 +155,8 @@ class SettlingRules:
         run, run_id = self.runs[run_key], run_key[1]
         was, became = STATE_OF[before.state], STATE_OF[after.state]
         run.record = after
+        if was in WITH_WORKER and became not in WITH_WORKER:
+            _note_report(run, before, after, _live_token(changed), commit)
         self._check_way(run_id, before, after, commit)
         self._check_mover(run_id, changed, commit)
         if became in WITH_WORKER and was in WITH_WORKER:
@@ -168,6 +174,8 @@ class SettlingRules:
     ) -> None:
         was, became = STATE_OF[before.state], STATE_OF[after.state]
         self._verdict.checked["S15"] += 1
+        if after.attempts and after.attempts[-1].state == run_pb2.ATTEMPT_STATE_LOST:
+            self._lost_sessions.setdefault(after.attempts[-1].session, commit)
         if (was, became) not in _WAYS:
             self._violate("S15", run_id, f"went from {was} to {became}", commit)
 
@@ -194,6 +202,13 @@ class SettlingRules:
         ):
             said = f"has attempt {after.deliveries} after attempt {before.deliveries}"
             self._violate("S9", run_id, said, commit)
+        if after.session in self._lost_sessions:
+            self._verdict.violate(
+                "S9",
+                f"run {run_id} was assigned to a session that another attempt was lost with: "
+                f"that one may still run",
+                [self._lost_sessions[after.session], commit],
+            )
         if before.template.at_most_once and before.started:
             self._violate("S10", run_id, "may have started, and was assigned again", commit)
         if uid not in self._jobs:
@@ -238,6 +253,14 @@ class SettlingRules:
 
     def _violate(self, rule: str, run_id: str, what: str, commit: MeshCommit) -> None:
         self._verdict.violate(rule, f"run {run_id} {what}", [commit])
+
+
+def _note_report(
+    run: Run, before: pb.RunRecord, after: pb.RunRecord, token: int, commit: MeshCommit
+) -> None:
+    held = STATE_OF[before.state] in WITH_WORKER
+    if held and after.attempts and after.attempts[-1].state not in _UNCOUNTED:
+        run.reported[token] = commit
 
 
 def _live_token(changed: Changed) -> int:

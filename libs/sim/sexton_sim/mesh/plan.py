@@ -107,7 +107,7 @@ class MeshPlan:
 
     duration_s: float = 15.0
     """How long faults are injected, and people change jobs."""
-    quiet_s: float = 17.0
+    quiet_s: float = 20.0
     """How long it runs on after everything has been healed."""
     coordinators: int = 2
     queues: int = 2

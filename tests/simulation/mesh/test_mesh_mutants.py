@@ -1,0 +1,26 @@
+"""The checker is tested too: each mutant is caught by the right rule within its seeds."""
+
+from __future__ import annotations
+
+import pytest
+from simulation.mesh.mutants import MUTANTS, Mutant
+
+from sexton_sim.mesh.world import run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant.patch(monkeypatch)
+    found: set[str] = set()
+    for seed in range(1, mutant.seeds + 1):
+        found.update(run(seed, mutant.plan).verdict.rules())
+        if found & mutant.rules:
+            return
+    pytest.fail(f"no seed up to {mutant.seeds} breaks {sorted(mutant.rules)}, only {sorted(found)}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_without_its_mutant_the_same_world_is_sound(mutant: Mutant) -> None:
+    assert run(1, mutant.plan).verdict.ok
