@@ -28,20 +28,19 @@ class SteadyLoad:
                 catch_up=CatchUp(policy=policy),
             )
             self._mesh.create(job, spec)
-        self.go_on(1)
+        self.go_on()
         return self
 
-    def go_on(self, seconds: int = 2) -> None:
-        """Waits until each job has run for so many further nominal times."""
+    def go_on(self) -> None:
+        """Waits until each job has run for a further nominal time."""
         for job in JOBS:
             newest = max((second(line.nominal) for line in self._mesh.lines(job)), default=0)
 
             def further(job: str = job, newest: int = newest) -> bool:
-                lines = self._mesh.lines(job)
-                ended = {second(line.nominal) for line in lines if line.event == "end"}
-                return len([each for each in ended if each > newest]) >= seconds
+                ended = [line for line in self._mesh.lines(job) if line.event == "end"]
+                return any(second(line.nominal) > newest for line in ended)
 
-            wait_for(further, f"{job} has run {seconds} times more")
+            wait_for(further, f"{job} has run once more")
 
     def check(self) -> None:
         """Judges each job: no nominal time is missing, none has a second run."""

@@ -158,10 +158,14 @@ class MeshProcess:
         found = json.loads((self.data / "mesh.json").read_text())
         return Client(found["api"], secret_file=found["client_secret_file"], **settings)
 
-    def witness(self, job: str, seconds: float = 0.0) -> ShellTask:
-        """Gives a task that writes its start and end into the job's file."""
-        file = shlex.quote(str(self.witnesses / job))
-        return ShellTask(f"exec {shlex.quote(str(WITNESS))} {file} {seconds:g}")
+    def witness(self, job: str, seconds: float = 0.0, later: float | None = None) -> ShellTask:
+        """Gives a task that writes its start and end into the job's file, and sleeps in between.
+
+        Attempts after the first sleep for `later`, where that is given.
+        """
+        words = [str(WITNESS), str(self.witnesses / job), f"{seconds:g}"]
+        words += [f"{later:g}"] if later is not None else []
+        return ShellTask(f"exec {shlex.join(words)}")
 
     def create(self, job: str, spec: JobSpec) -> None:
         """Creates a job."""

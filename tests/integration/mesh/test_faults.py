@@ -46,7 +46,7 @@ def test_a_killed_workers_run_starts_elsewhere_and_what_it_had_started_is_dead(
     mesh: MeshProcess, load: SteadyLoad
 ):
     with mesh.client() as client:
-        client.jobs.create("long", JobSpec(task=mesh.witness("long", 4.0)))
+        client.jobs.create("long", JobSpec(task=mesh.witness("long", 600.0, later=1.0)))
         run = client.jobs.trigger("long").run
         assert run is not None
         (first,) = mesh.wait_for_lines("long", 1)

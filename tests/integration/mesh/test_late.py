@@ -44,7 +44,7 @@ def test_what_a_suspended_worker_had_started_is_dead_before_it_starts_elsewhere(
     short: MeshProcess,
 ):
     with short.client() as client:
-        client.jobs.create("long", JobSpec(task=short.witness("long", 5.0)))
+        client.jobs.create("long", JobSpec(task=short.witness("long", 600.0, later=1.0)))
         run = client.jobs.trigger("long").run
         assert run is not None
         (first,) = short.wait_for_lines("long", 1)
