@@ -18,7 +18,7 @@ from sexton.v1 import job_pb2, worker_pb2
 from sexton_core.words import RunState
 from sexton_records import runs
 
-SEEDS = range(10)
+SEEDS = range(6)
 STORM_S = 60.0
 CALM_S = 200.0
 
