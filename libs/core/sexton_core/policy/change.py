@@ -109,11 +109,12 @@ def resume(job: Job, state: JobState, now: Instant, mode: ResumeMode = ResumeMod
 
     That is everything undecided, including what was due before the pause and not decided then.
     With `now` the newest of it is left to the leader, who starts it however old it is; if the
-    pause passed over nothing, nothing starts. Resuming a job that is not paused changes nothing.
+    pause passed over nothing, nothing starts. What an earlier resume left to the leader and was
+    not started is undecided like the rest. Resuming a job that is not paused changes nothing.
     """
     if state.paused_at is None:
         return _change(job, state, now)._replace(changed=False)
-    state = state._replace(paused_at=None)
+    state = state._replace(paused_at=None, resumed=None)
     if mode is ResumeMode.CATCH_UP or state.armed is None:
         return _change(job, state, now)
     timeline = Timeline(job, state.rules)

@@ -207,6 +207,19 @@ def test_resuming_with_now_starts_nothing_where_nothing_was_passed_over() -> Non
     assert world.fired() == [10]
 
 
+def test_a_second_resume_takes_back_what_the_first_had_promised_to_start() -> None:
+    world = World(job_of(MONDAYS))
+    world.sleep(86_400)
+    world.pause()
+    world.sleep(12 * 86_400)
+    world.resume(ResumeMode.NOW)
+    world.pause()
+    world.resume(ResumeMode.CATCH_UP)
+    world.look()
+    assert world.fired() == []
+    assert world.passed() == [("missed", "outside_window", 7 * 86_400, 7 * 86_400)]
+
+
 def test_resuming_with_catch_up_is_like_the_end_of_an_outage() -> None:
     world = World(job_of(TENS))
     world.pause()
