@@ -76,7 +76,7 @@ class IllegalChange(TransitionError):  # noqa: N818
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    text = "nothing" if value is None else repr(value)
     if len(text) <= _SHOWN_CHARACTERS:
         return text
     return f"{text[:_SHOWN_CHARACTERS]}... ({len(text)} characters)"

@@ -6,7 +6,7 @@ nanoseconds from the year 1970 on.
 """
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Final, TypeAlias
 
 from sexton_core.errors import ScheduleError
@@ -47,6 +47,9 @@ _DURATION = re.compile(
     r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?(?:(\d+)us)?(?:(\d+)ns)?",
     re.ASCII,
 )
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_TIME = re.compile(r"\d\d:\d\d(:\d\d)?", re.ASCII)
+_WALL = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?", re.ASCII)
 _UNITS = (WEEK, DAY, HOUR, MINUTE, SECOND, MILLISECOND, MICROSECOND, 1)
 _FORMAT_UNITS = (
     (DAY, "d"),
@@ -115,6 +118,48 @@ def parse_instant(text: str, *, field: str = "instant") -> Instant:
         seconds -= offset if sign == "+" else -offset
     nanoseconds = int(fraction.ljust(9, "0")) if fraction else 0
     return _bounded(seconds * SECOND + nanoseconds, text, field)
+
+
+def parse_date(text: str, *, field: str = "date") -> date:
+    """Reads `2026-12-24`, and none of the other forms of ISO 8601.
+
+    Raises:
+        ScheduleError: the text is something else, or a date that does not exist.
+    """
+    try:
+        if _DATE.fullmatch(text):
+            return date.fromisoformat(text)
+    except ValueError:
+        pass
+    raise ScheduleError(field, text, "a date, as 2026-12-24")
+
+
+def parse_time(text: str, *, field: str = "time") -> time:
+    """Reads a wall time, `09:00` or `23:59:30`.
+
+    Raises:
+        ScheduleError: the text is something else, or a time that does not exist.
+    """
+    if not _TIME.fullmatch(text):
+        raise ScheduleError(field, text, "a wall time, as 09:00 or 23:59:30")
+    try:
+        return time.fromisoformat(text)
+    except ValueError:
+        raise ScheduleError(field, text, "a wall time from 00:00 to 23:59:59") from None
+
+
+def parse_moment(text: str, *, field: str = "moment") -> Instant | datetime:
+    """Reads an instant, or a wall time (a naive datetime) where the text has no offset.
+
+    Raises:
+        ScheduleError: the text is something else, or a time that does not exist.
+    """
+    if not _WALL.fullmatch(text):
+        return parse_instant(text, field=field)
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError as problem:
+        raise ScheduleError(field, text, f"a time that exists ({problem})") from None
 
 
 def parse_duration(text: str, *, field: str = "duration") -> Duration:

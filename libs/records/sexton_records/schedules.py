@@ -1,12 +1,13 @@
 """Between schedules on the wire and the core's specifications of them."""
 
 from collections.abc import Sequence
-from datetime import date, datetime, time
+from datetime import datetime
 from typing import Final
 
 from sexton.v1 import job_pb2 as pb
 from sexton_core.errors import ScheduleError
-from sexton_core.instants import format_instant, parse_instant
+from sexton_core.ids import check_name
+from sexton_core.instants import format_instant, parse_date, parse_moment, parse_time
 from sexton_core.schedules import (
     AnySpec,
     AtTiming,
@@ -22,7 +23,7 @@ from sexton_core.schedules import (
 )
 from sexton_core.schedules.spec import Timing
 from sexton_core.words import DayRule, DstRule
-from sexton_records.times import duration_of, instant_of, timestamp, wire_duration
+from sexton_records.times import read_duration, read_instant, timestamp, wire_duration
 
 MAX_SCHEDULES: Final = 20
 WEEKDAYS: Final = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
@@ -88,15 +89,17 @@ def _decode(message: pb.Schedule) -> ScheduleSpec:
         timezone=message.time_zone or None,
         dst=_DST_OF[message.dst],
         exclude=tuple(_decode_calendar(calendar) for calendar in message.exclude),
-        start=instant_of(message.start_time) if message.HasField("start_time") else None,
-        end=instant_of(message.end_time) if message.HasField("end_time") else None,
+        start=read_instant("start", message.start_time) if message.HasField("start_time") else None,
+        end=read_instant("end", message.end_time) if message.HasField("end_time") else None,
         max_runs=message.max_runs or None,
-        jitter_ns=duration_of(message.jitter) if message.HasField("jitter") else 0,
+        jitter_ns=read_duration("jitter", message.jitter) if message.HasField("jitter") else 0,
     )
 
 
 def _decode_timing(message: pb.Schedule) -> Timing:
     kind = message.WhichOneof("kind")
+    if message.days and kind != "cron":
+        raise ScheduleError("days", message.days, "nothing: only cron has day fields")
     if kind == "cron":
         if message.days not in _DAYS_OF:
             raise ScheduleError("days", message.days, "a value of DayRule")
@@ -104,9 +107,11 @@ def _decode_timing(message: pb.Schedule) -> Timing:
     if kind == "every":
         every = message.every
         return EveryTiming(
-            period_ns=duration_of(every.period),
-            offset_ns=duration_of(every.offset),
-            anchor=instant_of(every.anchor_time) if every.HasField("anchor_time") else None,
+            period_ns=read_duration("every", every.period),
+            offset_ns=read_duration("offset", every.offset),
+            anchor=read_instant("anchor", every.anchor_time)
+            if every.HasField("anchor_time")
+            else None,
         )
     if kind == "calendar_interval":
         interval = message.calendar_interval
@@ -117,8 +122,8 @@ def _decode_timing(message: pb.Schedule) -> Timing:
         return CalendarTiming(
             count=interval.count,
             unit=_UNIT_OF[interval.unit],
-            at=_time_of_day(interval.time_of_day),
-            anchor=_date("calendar_interval.anchor_date", interval.anchor_date)
+            at=parse_time(interval.time_of_day, field="calendar_interval.time_of_day"),
+            anchor=parse_date(interval.anchor_date, field="calendar_interval.anchor_date")
             if interval.anchor_date
             else None,
             short_month=_SHORT_OF[interval.short_month],
@@ -133,19 +138,11 @@ def _decode_timing(message: pb.Schedule) -> Timing:
 
 
 def _decode_at(message: pb.At) -> AtTiming:
-    instants, walls = [], []
-    for text in message.times:
-        try:
-            moment = datetime.fromisoformat(text)
-        except ValueError:
-            raise ScheduleError(
-                "at", text, "YYYY-MM-DDTHH:MM:SS, or the same with Z or an offset"
-            ) from None
-        if moment.tzinfo is None:
-            walls.append(moment)
-        else:
-            instants.append(parse_instant(text))
-    return AtTiming(instants=tuple(instants), walls=tuple(walls))
+    moments = [parse_moment(text, field="at") for text in message.times]
+    return AtTiming(
+        instants=tuple(each for each in moments if not isinstance(each, datetime)),
+        walls=tuple(each for each in moments if isinstance(each, datetime)),
+    )
 
 
 def _decode_calendar(message: pb.Calendar) -> CalendarSpec:
@@ -157,30 +154,15 @@ def _decode_calendar(message: pb.Calendar) -> CalendarSpec:
         first, separator, last = text.partition("..")
         if not separator:
             raise ScheduleError("exclude.ranges", text, "YYYY-MM-DD..YYYY-MM-DD")
-        ranges.append((_date("exclude.ranges", first), _date("exclude.ranges", last)))
+        days = [parse_date(day, field="exclude.ranges") for day in (first, last)]
+        ranges.append((days[0], days[1]))
     return CalendarSpec(
-        name=message.name,
-        dates=tuple(_date("exclude.dates", text) for text in message.dates),
+        name=check_name("exclude.name", message.name),
+        dates=tuple(parse_date(text, field="exclude.dates") for text in message.dates),
         ranges=tuple(ranges),
         weekdays=tuple(WEEKDAYS.index(day) for day in message.weekdays),
         crons=tuple(message.crons),
     )
-
-
-def _date(field: str, text: str) -> date:
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        raise ScheduleError(field, text, "a date that exists, YYYY-MM-DD") from None
-
-
-def _time_of_day(text: str) -> time:
-    try:
-        return time.fromisoformat(text)
-    except ValueError:
-        raise ScheduleError(
-            "calendar_interval.time_of_day", text, "a wall time, HH:MM or HH:MM:SS"
-        ) from None
 
 
 def _encode(spec: ScheduleSpec) -> pb.Schedule:

@@ -22,7 +22,7 @@ from sexton_core.words import CatchUpPolicy, Delivery, Overlap
 from sexton_records.schedules import decode_schedules, encode_schedules
 from sexton_records.state import OVERLAP_OF, OVERLAPS
 from sexton_records.tasks import check_task
-from sexton_records.times import duration_of, wire_duration
+from sexton_records.times import read_duration, wire_duration
 
 Word = TypeVar("Word")
 Value = TypeVar("Value", bound=int)
@@ -78,7 +78,7 @@ def canonical(spec: pb.JobSpec, definition: Definition) -> pb.JobSpec:
         FieldError: its task, labels or description have a value that can't be used.
     """
     check_task(spec.task)
-    _check_labels(spec)
+    check_description(spec.labels, spec.description)
     return encode_spec(
         definition,
         schedules=encode_schedules(decode_schedules(spec.schedules)),
@@ -136,6 +136,30 @@ def encode_spec(
     )
 
 
+def check_description(labels: Mapping[str, str], description: str) -> None:
+    """Checks what a definition says for people and filters.
+
+    Raises:
+        PolicyError: too much, or what can't be printed.
+    """
+    if len(labels) > MAX_LABELS:
+        raise PolicyError("labels", len(labels), f"at most {MAX_LABELS}")
+    for key, value in labels.items():
+        if not key:
+            raise PolicyError("labels", key, "a key with at least one character")
+        for text in (key, value):
+            if len(text) > MAX_LABEL_CHARACTERS or not text.isprintable():
+                raise PolicyError(
+                    f"labels.{key}", text, f"at most {MAX_LABEL_CHARACTERS} printable characters"
+                )
+    if len(description) > MAX_DESCRIPTION or "\0" in description:
+        raise PolicyError(
+            "description",
+            f"{len(description)} characters",
+            f"at most {MAX_DESCRIPTION} characters, no NUL",
+        )
+
+
 def run_template(
     namespace: str, job: str, uid: str, spec: pb.JobSpec, definition: Definition
 ) -> records_pb2.RunTemplate:
@@ -191,7 +215,9 @@ def decode_catch_up(message: pb.CatchUp) -> CatchUp:
     defaults = CatchUp()
     return CatchUp(
         policy=_word(_CATCH_UP_OF, "catch_up.policy", message.policy),
-        window_ns=duration_of(message.window) if message.HasField("window") else None,
+        window_ns=read_duration("catch_up.window", message.window)
+        if message.HasField("window")
+        else None,
         max_starts=message.max or defaults.max_starts,
         late_after_ns=_duration(message, "late_after", defaults.late_after_ns),
     )
@@ -209,8 +235,10 @@ def decode_run_policy(spec: pb.JobSpec) -> RunPolicy:
         retry=_decode_retry(spec.retry, delivery) if spec.HasField("retry") else None,
         max_deliveries=spec.retry.max_deliveries or defaults.max_deliveries,
         timeout_ns=_duration(spec, "timeout", defaults.timeout_ns),
-        deadline_ns=duration_of(spec.deadline) if spec.HasField("deadline") else None,
-        start_within_ns=duration_of(spec.start_within) if spec.HasField("start_within") else None,
+        deadline_ns=read_duration("deadline", spec.deadline) if spec.HasField("deadline") else None,
+        start_within_ns=read_duration("start_within", spec.start_within)
+        if spec.HasField("start_within")
+        else None,
     )
 
 
@@ -233,23 +261,6 @@ def _decode_retention(message: pb.Retention) -> Retention:
     )
 
 
-def _check_labels(spec: pb.JobSpec) -> None:
-    if len(spec.labels) > MAX_LABELS:
-        raise PolicyError("labels", len(spec.labels), f"at most {MAX_LABELS}")
-    for key, value in spec.labels.items():
-        for text in (key, value):
-            if len(text) > MAX_LABEL_CHARACTERS or not text.isprintable():
-                raise PolicyError(
-                    f"labels.{key}", text, f"at most {MAX_LABEL_CHARACTERS} printable characters"
-                )
-    if len(spec.description) > MAX_DESCRIPTION or "\0" in spec.description:
-        raise PolicyError(
-            "description",
-            f"{len(spec.description)} characters",
-            f"at most {MAX_DESCRIPTION} characters, no NUL",
-        )
-
-
 def _word(table: Mapping[Value, Word], field: str, value: Value) -> Word:
     if value not in table:
         raise PolicyError(field, value, "a value that this version knows")
@@ -262,7 +273,7 @@ def _duration(
     if not message.HasField(field):  # type: ignore[arg-type]  # each caller names its own field
         return default
     value: WireDuration = getattr(message, field)
-    return duration_of(value)
+    return read_duration(field, value)
 
 
 def _optional(duration: Duration | None) -> WireDuration | None:

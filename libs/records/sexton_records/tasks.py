@@ -5,6 +5,7 @@ place that says what is well formed.
 """
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Final, NoReturn
@@ -16,7 +17,9 @@ from sexton_core.ids import check_name
 
 MAX_ARGS_BYTES: Final = 64 * 1024
 MAX_COMMAND_BYTES: Final = 32 * 1024
+MAX_URL: Final = 2_000
 MAX_BODY_BYTES: Final = 64 * 1024
+MAX_PATH: Final = 4_096
 MAX_ENV: Final = 200
 MAX_ENV_BYTES: Final = 32 * 1024
 """All variables or headers of a task together."""
@@ -25,6 +28,9 @@ METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
+_NO_URL: Final = re.compile(r"[\x00-\x20\x7f]")
+_NO_HEADER_VALUE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+"""What would end the header, or the request, in the middle of its value."""
 _RESERVED: Final = re.compile(r"SEXTON_|TRACEPARENT$", re.IGNORECASE)
 
 
@@ -41,8 +47,9 @@ def check_task(task: pb.Task) -> None:
             check_json_object("task.args", task.python.args_json)
     elif kind == "shell":
         _check_text("task.shell", task.shell.command, MAX_COMMAND_BYTES)
-        if "\0" in task.shell.cwd:
-            raise PolicyError("task.cwd", task.shell.cwd, "a path without NUL")
+        if "\0" in task.shell.cwd or len(task.shell.cwd) > MAX_PATH:
+            expected = f"a path of at most {MAX_PATH:,} characters, without NUL"
+            raise PolicyError("task.cwd", task.shell.cwd, expected)
         _check_values("task.env", task.shell.env, _VARIABLE, "a name of letters, digits and _")
     elif kind == "http":
         _check_http(task.http)
@@ -65,7 +72,10 @@ def check_json_object(field: str, text: str) -> None:
     if deepest > MAX_JSON_DEPTH:  # brackets inside strings count too: a bound, not a measure
         raise PolicyError(field, f"{deepest} levels", f"at most {MAX_JSON_DEPTH} levels of nesting")
     try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        value = json.loads(
+            text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
+        )
+        json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text
     except ValueError as error:
         raise PolicyError(field, text, f"a JSON object ({error})") from None
     if not isinstance(value, dict):
@@ -77,11 +87,21 @@ def _check_http(task: pb.HttpTask) -> None:
         raise PolicyError("task.http.method", task.method, ", ".join(METHODS))
     try:
         url = urlsplit(task.url)
-        valid = url.scheme in ("http", "https") and bool(url.hostname) and len(task.url) <= 2_000
+        valid = (
+            url.scheme in ("http", "https")
+            and bool(url.hostname)
+            and url.port != 0
+            and len(task.url) <= MAX_URL
+            and _NO_URL.search(task.url) is None
+        )
     except ValueError:
         valid = False
     if not valid:
-        raise PolicyError("task.http.url", task.url, "an absolute http or https URL")
+        raise PolicyError(
+            "task.http.url",
+            task.url,
+            f"an absolute http or https URL without blanks, at most {MAX_URL:,} characters",
+        )
     if len(task.body.encode()) > MAX_BODY_BYTES:
         raise PolicyError(
             "task.http.body", f"{len(task.body.encode()):,} bytes", f"at most {MAX_BODY_BYTES:,}"
@@ -90,6 +110,10 @@ def _check_http(task: pb.HttpTask) -> None:
         if not 100 <= status <= 599:
             raise PolicyError("task.http.expect", status, "status codes from 100 to 599")
     _check_values("task.http.headers", task.headers, _HEADER, "the name of an HTTP header")
+    for key, value in task.headers.items():
+        if _NO_HEADER_VALUE.search(value.value):
+            field = f"task.http.headers.{key}"
+            raise PolicyError(field, value.value, "one line without control characters")
 
 
 def _check_values(
@@ -131,6 +155,13 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"{twice!r} stands in it twice")
     return dict(pairs)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is too large")
+    return number
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -3,7 +3,16 @@
 from google.protobuf.duration_pb2 import Duration as WireDuration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from sexton_core.instants import SECOND, Duration, Instant
+from sexton_core.errors import ScheduleError
+from sexton_core.instants import (
+    MAX_INSTANT,
+    MICROSECOND,
+    MIN_INSTANT,
+    SECOND,
+    Duration,
+    Instant,
+    format_duration,
+)
 
 
 def timestamp(instant: Instant) -> Timestamp:
@@ -24,3 +33,29 @@ def wire_duration(duration: Duration) -> WireDuration:
 def duration_of(value: WireDuration) -> Duration:
     """Returns the duration in nanoseconds; no range is checked."""
     return value.seconds * SECOND + value.nanos
+
+
+def read_instant(field: str, value: Timestamp) -> Instant:
+    """Returns the instant of a Timestamp that somebody sent.
+
+    Raises:
+        ScheduleError: it is outside 1970 to 2261.
+    """
+    instant = instant_of(value)
+    if not MIN_INSTANT <= instant < MAX_INSTANT + SECOND:
+        shown = f"{value.seconds} s {value.nanos} ns"
+        raise ScheduleError(field, shown, "a time between 1970-01-01 and 2261-12-31, in UTC")
+    return instant
+
+
+def read_duration(field: str, value: WireDuration) -> Duration:
+    """Returns the duration that somebody sent, as far as all clients can give it back.
+
+    Raises:
+        ScheduleError: it is finer than a microsecond.
+    """
+    duration = duration_of(value)
+    if duration % MICROSECOND:
+        expected = "whole microseconds: most clients know no less"
+        raise ScheduleError(field, format_duration(duration), expected)
+    return duration

@@ -1,5 +1,6 @@
 """A job file is read exactly, or refused with the line, the value and what would be right."""
 
+import json
 from datetime import date, time
 
 import pytest
@@ -235,7 +236,7 @@ FIELDS = [
     (JOB + "  delivery: at_most_once\n  retry: {max_attempts: 2}\n", "because delivery is at_mo"),
     (JOB + "  catch_up: {window: 1s}\n", "4:14: jobs[0].catch_up.window: '1s'"),
     (JOB + "  labels: {a: 1}\n", "jobs[0].labels.a: 1 can't be used; expected text; put it in"),
-    (JOB + "  labels: {" + "x" * 64 + ": a}\n", "at most 63 characters each"),
+    (JOB + "  labels: {" + "x" * 64 + ": a}\n", "at most 63 printable characters"),
     (JOB + "  schedule: {}\n", "jobs[0].schedule: an empty mapping can't be used; expected exac"),
     (JOB + "  schedule: {cron: '* * * * *', every: 5s}\n", "this has cron and every"),
     (JOB + "  schedule: {every: 5s, days: or}\n", "expected `days` only beside `cron`"),
@@ -262,7 +263,7 @@ FIELDS = [
     (JOB + "  schedule: {rrule: 'FREQ=DAILY'}\n", "jobs[0].schedule.rrule: 'no DTSTART'"),
     (
         JOB + "  schedule: {calendar_interval: {months: 1, at: '09:00', anchor: 2026-01-31}}\n",
-        "jobs[0].schedule.calendar_interval: short_month: None can't be used; expected `last` or",
+        "jobs[0].schedule.calendar_interval: short_month: nothing can't be used; expected `last`",
     ),
     (
         JOB + "  schedule: {calendar_interval: {days: 1, at: 9:00, anchor: 2026-01-31}}\n",
@@ -290,6 +291,25 @@ FIELDS = [
     ("calendars: [{name: c, weekdays: [Sunday]}]\n" + JOB, "did you mean SUN?"),
     ("calendars: [{name: c, dates: [2026-02-30]}]\n" + JOB, "calendars[0].dates[0]: '2026-02-30'"),
     ("calendars: [{name: c, ranges: [2026-02-01]}]\n" + JOB, "2026-12-24..2027-01-01"),
+    ("calendars: [{name: c, dates: [2026-2-1]}]\n" + JOB, "calendars[0].dates[0]: '2026-2-1'"),
+    (JOB + "  schedule:\n", "4:3: jobs[0].schedule: nothing can't be used; expected a value, or"),
+    (JOB + "  schedule: {cron: }\n", "4:14: jobs[0].schedule.cron: nothing can't be used"),
+    (JOB + "  schedule: {every: 1h, timezone: ~}\n", "4:25: jobs[0].schedule.timezone: nothing"),
+    (JOB + "  schedule: {calendar_interval: {days: , at: '09:00'}}\n", "interval.days: nothing"),
+    (JOB + "  retry:\n", "4:3: jobs[0].retry: nothing can't be used"),
+    ("jobs:\n- name: a\n  task: {shell: }\n", "3:10: jobs[0].task.shell: nothing can't be used"),
+    ("jobs:\n- name: a\n  task: {http: null}\n", "3:10: jobs[0].task.http: nothing can't be used"),
+    (
+        JOB + "  schedule: 0 3 * * *\n",
+        "'0 3 * * *' can't be used; expected a mapping of cron, every,",
+    ),
+    (JOB + "  catch_up: latest\n", "expected a mapping of policy, window, max, late_after"),
+    ("jobs:\n- name: a\n  task: {shell: [ls, -l]}\n", "a list can't be used; expected text"),
+    (JOB + "  schedule: {cron: '@every 1h', days: and}\n", "4:33: jobs[0].schedule.days: 'and'"),
+    (JOB + "  schedule: {at: [9999-01-01T00:00:00]}\n", "at: '9999-01-01T00:00:00' can't be used"),
+    (JOB + '  description: "a\\0b"\n', "4:3: jobs[0].description: '3 characters' can't be used"),
+    (JOB + '  labels: {a: "x\\ny"}\n', "4:12: jobs[0].labels.a: 'x\\ny' can't be used"),
+    (JOB + "  labels: {'': x}\n", "expected a key with at least one character"),
 ]
 
 
@@ -299,6 +319,28 @@ def test_a_wrong_field_is_refused_with_line_value_and_what_would_be_right(text, 
     assert message.startswith("jobs.yaml:")
     assert expected in message
     assert len(message) < 1_000
+
+
+@pytest.mark.parametrize("exclude", ["[]", "[c]"])
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ("crons: [0 0 * * *, 60 * * * *]", "2:24: calendars[0].crons[1]: minute: '60' can't be"),
+        ("crons: ['@every 1h']", "2:13: calendars[0].crons[0]: '@every 1h' can't be used"),
+        ("ranges: [2027-01-03..2026-12-24]", "2:14: calendars[0].ranges[0]: '2027-01-03..2026-"),
+        (
+            "weekdays: [MON, TUE, WED, THU, FRI, SAT, SUN]",
+            "2:5: calendars[0]: 'all seven weekdays' can't be used",
+        ),
+    ],
+)
+def test_a_calendar_s_mistake_is_reported_once_and_where_it_stands(entry, expected, exclude):
+    message = refused(
+        f"calendars:\n  - {entry}\n    name: c\n"
+        f"{JOB}  schedule: {{cron: 0 3 * * *, exclude: {exclude}}}\n"
+    )
+    assert message.startswith(f"jobs.yaml:{expected}")
+    assert "\n" not in message
 
 
 def test_an_excluded_calendar_is_guessed_from_those_that_exist():
@@ -340,3 +382,10 @@ def test_the_schema_names_every_field_and_is_closed():
     ]
     objects = [part for part in schema["$defs"].values() if "properties" in part]
     assert all(part["additionalProperties"] is False for part in objects)
+
+
+def test_the_schema_allows_no_null_where_the_reader_refuses_it():
+    schema = json_schema()
+    text = json.dumps([part for name, part in schema["$defs"].items() if name != "JsonValue"])
+    assert '"null"' not in text
+    assert ": null" not in text

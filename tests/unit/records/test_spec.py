@@ -1,6 +1,10 @@
 """A definition means the same on the wire, in the store and in the core."""
 
+from typing import Any
+
 import pytest
+from google.protobuf.duration_pb2 import Duration as WireDuration
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from sexton.internal.v1 import records_pb2
 from sexton.v1 import job_pb2 as pb
@@ -11,6 +15,24 @@ from sexton_records import spec as codec
 UID = "abcdefghijklmnopqrstuvwx"
 IDENTITY = JobIdentity(namespace="default", name="nightly", uid=UID)
 SHELL = pb.Task(shell=pb.ShellTask(command="true"))
+
+
+def with_schedule(**fields: Any) -> pb.JobSpec:
+    return pb.JobSpec(task=SHELL, schedules=[pb.Schedule(**fields)])
+
+
+def interval(**fields: Any) -> pb.JobSpec:
+    whole = {"count": 1, "anchor_date": "2026-01-01", "time_of_day": "09:00"} | fields
+    day = pb.CalendarInterval.UNIT_DAY
+    return with_schedule(calendar_interval=pb.CalendarInterval(unit=day, **whole))
+
+
+def excluding(**fields: Any) -> pb.JobSpec:
+    return with_schedule(cron="0 3 * * *", exclude=[pb.Calendar(**fields)])
+
+
+def http(**fields: Any) -> pb.JobSpec:
+    return pb.JobSpec(task=pb.Task(http=pb.HttpTask(**fields)))
 
 
 def decode(spec: pb.JobSpec) -> codec.Definition:
@@ -155,6 +177,65 @@ REFUSED = {
             schedules=[pb.Schedule(cron="0 3 * * *", exclude=[pb.Calendar(weekdays=["SUNNY"])])],
         ),
         "SUNNY",
+    ),
+    "a day of the week of the year": (
+        with_schedule(at=pb.At(times=["2026-W01-1T10:00"])),
+        "at: '2026-W01-1T10:00'",
+    ),
+    "a wall time without its colon": (interval(time_of_day="0900"), "time_of_day: '0900'"),
+    "an hour alone": (interval(time_of_day="09"), "as 09:00"),
+    "an anchor by its week": (interval(anchor_date="2026-W01-1"), "anchor_date: '2026-W01-1'"),
+    "an excluded date without dashes": (
+        excluding(name="closed", dates=["20261224"]),
+        "exclude.dates: '20261224'",
+    ),
+    "a calendar without a name": (excluding(dates=["2026-12-24"]), "exclude.name: ''"),
+    "a calendar's name on two lines": (excluding(name="x\ny"), "exclude.name"),
+    "an expression of a calendar": (
+        excluding(name="closed", crons=["60 * * * *"]),
+        "calendar closed: minute: '60'",
+    ),
+    "day fields beside an interval": (
+        with_schedule(every=pb.Every(period=WireDuration(seconds=60)), days=pb.DAY_RULE_AND),
+        "only cron has day fields",
+    ),
+    "an anchor at the end of 64 bits": (
+        with_schedule(
+            every=pb.Every(
+                period=WireDuration(seconds=60), anchor_time=Timestamp(seconds=2**63 - 1)
+            )
+        ),
+        "anchor: .* a time between 1970-01-01 and 2261-12-31",
+    ),
+    "a start before the epoch": (
+        with_schedule(
+            every=pb.Every(period=WireDuration(seconds=60)), start_time=Timestamp(seconds=-1)
+        ),
+        "start: .* a time between 1970",
+    ),
+    "a duration finer than clients know": (
+        pb.JobSpec(task=SHELL, timeout=WireDuration(seconds=1, nanos=1)),
+        "timeout: '1s1ns' can't be used; expected whole microseconds",
+    ),
+    "a label without a key": (pb.JobSpec(task=SHELL, labels={"": "x"}), "at least one"),
+    "an endless working directory": (
+        pb.JobSpec(task=pb.Task(shell=pb.ShellTask(command="x", cwd="a" * 4_097))),
+        "task.cwd: .* at most 4,096",
+    ),
+    "a port that is none": (http(url="http://a:99999/"), "http or https"),
+    "a blank in a url": (http(url="http://a b/"), "without blanks"),
+    "a line break in a url": (http(url="http://a/\r\nX: y"), "without blanks"),
+    "a header within a header": (
+        http(url="http://a/", headers={"X-A": pb.EnvValue(value="a\r\nX-B: c")}),
+        "task.http.headers.X-A: .* one line",
+    ),
+    "args with a number beyond all": (
+        pb.JobSpec(task=pb.Task(python=pb.PythonTask(task="report", args_json='{"a":1e999}'))),
+        "1e999 is too large",
+    ),
+    "args with half a character": (
+        pb.JobSpec(task=pb.Task(python=pb.PythonTask(task="a", args_json='{"a":"\\ud800"}'))),
+        "surrogates not allowed",
     ),
     "too many labels": (
         pb.JobSpec(task=SHELL, labels={f"k{n}": "v" for n in range(33)}),

@@ -4,7 +4,6 @@ from datetime import datetime
 from typing import Any
 
 from sexton_cli.jobfile import models
-from sexton_core.errors import PolicyError
 from sexton_core.policy import CatchUp, Retention
 from sexton_core.runs.policy import RunPolicy
 from sexton_core.runs.retry import Retry
@@ -23,9 +22,6 @@ from sexton_core.schedules import (
 from sexton_core.schedules.spec import Timing
 from sexton_core.words import Delivery
 
-_MAX_LABELS = 32
-_MAX_LABEL = 63
-
 
 def spec_of(job: models.Job, calendars: dict[str, models.Calendar]) -> AnySpec | None:
     """Returns the job's schedules as one specification, None where it has none."""
@@ -42,7 +38,7 @@ def _schedule(schedule: models.Schedule, calendars: dict[str, models.Calendar]) 
         timing=_timing(schedule),
         timezone=schedule.timezone,
         dst=schedule.dst,
-        exclude=tuple(_calendar(calendars[name]) for name in schedule.exclude),
+        exclude=tuple(calendar_of(calendars[name]) for name in schedule.exclude),
         start=schedule.start,
         end=schedule.end,
         max_runs=schedule.max_runs,
@@ -79,7 +75,8 @@ def _calendar_interval(interval: models.CalendarInterval) -> CalendarTiming:
     )
 
 
-def _calendar(calendar: models.Calendar) -> CalendarSpec:
+def calendar_of(calendar: models.Calendar) -> CalendarSpec:
+    """Returns the core's specification of a calendar."""
     return CalendarSpec(
         name=calendar.name,
         dates=tuple(calendar.dates),
@@ -141,13 +138,3 @@ def retention_of(job: models.Job) -> Retention:
 
 def _given(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def labels_of(job: models.Job) -> tuple[tuple[str, str], ...]:
-    """Returns the labels in order of their keys."""
-    if len(job.labels) > _MAX_LABELS:
-        raise PolicyError("labels", f"{len(job.labels)} of them", f"at most {_MAX_LABELS}")
-    for key, value in job.labels.items():
-        if not 1 <= len(key) <= _MAX_LABEL or len(value) > _MAX_LABEL:
-            raise PolicyError(f"labels.{key}", value, f"at most {_MAX_LABEL} characters each")
-    return tuple(sorted(job.labels.items()))

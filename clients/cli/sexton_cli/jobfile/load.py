@@ -8,11 +8,12 @@ from pathlib import Path as FilePath
 from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
+from pydantic.json_schema import GenerateJsonSchema
 
 from sexton_cli.jobfile import models
 from sexton_cli.jobfile._convert import (
+    calendar_of,
     catch_up_of,
-    labels_of,
     retention_of,
     run_policy_of,
     spec_of,
@@ -26,14 +27,22 @@ from sexton_core.instants import Instant
 from sexton_core.policy import CatchUp, Definition, Retention
 from sexton_core.policy import Job as CoreJob
 from sexton_core.runs.policy import RunPolicy
-from sexton_core.schedules import AnySpec, JobIdentity, JobSchedule, ScheduleCache
+from sexton_core.schedules import (
+    AnySpec,
+    CalendarSpec,
+    JobIdentity,
+    JobSchedule,
+    ScheduleCache,
+    check_calendar,
+)
 from sexton_core.words import Overlap
+from sexton_records.spec import check_description
 from sexton_records.tasks import check_task
 
 _SHOWN_CHARACTERS: Final = 60
 # What pydantic calls a wrong type -> what would be right.
 _EXPECTED: Final = {
-    "string_type": "text; put it in quotes",
+    "string_type": "text",
     "int_type": "a whole number",
     "int_from_float": "a whole number",
     "float_type": "a number",
@@ -152,10 +161,22 @@ def load(text: bytes | str, source: str = "jobs.yaml") -> JobFile:
 @cache
 def json_schema() -> dict[str, Any]:
     """Returns the JSON Schema of a job file, for editors."""
-    schema = models.File.model_json_schema()
+    schema = models.File.model_json_schema(schema_generator=_SchemaWithoutNull)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "Sexton job file"
     return schema
+
+
+class _SchemaWithoutNull(GenerateJsonSchema):
+    """A field is given or left out; null is neither."""
+
+    def nullable_schema(self, schema: Any) -> dict[str, Any]:
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: Any) -> dict[str, Any]:
+        if isinstance(schema.get("default"), BaseModel | None):
+            return self.generate_inner(schema["schema"])
+        return super().default_schema(schema)
 
 
 class _Checker:
@@ -167,6 +188,7 @@ class _Checker:
         self._file = file
         self._problems: list[Problem] = []
         self._schedules = ScheduleCache()
+        self._broken_calendars: set[str] = set()
 
     def check(self) -> JobFile:
         calendars: dict[str, models.Calendar] = {}
@@ -174,6 +196,7 @@ class _Checker:
             if calendar.name in calendars:
                 self._add(("calendars", index, "name"), f"a second calendar {calendar.name!r}")
             calendars[calendar.name] = calendar
+            self._calendar(("calendars", index), calendar)
         jobs: dict[str, FileJob | None] = {}
         for index, job in enumerate(self._file.jobs):
             if job.name in jobs:
@@ -205,16 +228,17 @@ class _Checker:
                 catch_up=catch_up_of(job),
                 run=run_policy_of(job),
                 retention=retention_of(job),
-                labels=labels_of(job),
+                labels=tuple(sorted(job.labels.items())),
                 description=job.description,
             )
             # The limits that only the whole definition knows, and what a task may hold.
             found.definition(None)
             check_task(task_message(job.task))
+            check_description(job.labels, job.description)
         except FieldError as error:
             self._refuse(path, error)
             return None
-        if spec is not None and len(self._problems) == known:
+        if spec is not None and len(self._problems) == known and not self._broken(job):
             single = bool(job.given("schedule"))
             where: Path = (*path, "schedule") if single else (*path, "schedules")
             try:
@@ -222,6 +246,27 @@ class _Checker:
             except FieldError as error:
                 self._refuse(self._part_of(where, job, found, error), error)
         return found
+
+    def _calendar(self, path: Path, calendar: models.Calendar) -> None:
+        """Checks a calendar whether a schedule excludes it or not, entry by entry."""
+        whole = calendar_of(calendar)
+        entries: list[tuple[Path, CalendarSpec]] = []
+        for index, each in enumerate(whole.ranges):
+            entries.append((("ranges", index), CalendarSpec(name=whole.name, ranges=(each,))))
+        for index, cron in enumerate(whole.crons):
+            entries.append((("crons", index), CalendarSpec(name=whole.name, crons=(cron,))))
+        for place, spec in [*entries, ((), whole)]:
+            if not place and whole.name in self._broken_calendars:
+                return
+            try:
+                check_calendar(spec)
+            except FieldError as error:
+                self._broken_calendars.add(whole.name)
+                self._add((*path, *place), str(error).removeprefix(f"calendar {whole.name}: "))
+
+    def _broken(self, job: models.Job) -> bool:
+        excluded = {name for _, each in _schedules((), job) for name in each.exclude}
+        return not self._broken_calendars.isdisjoint(excluded)
 
     def _spec(
         self, path: Path, job: models.Job, calendars: dict[str, models.Calendar]
@@ -317,21 +362,32 @@ def _expectation(found: Any) -> str:
     }
     bound = bounds.get(found["type"])
     expected = bound.format(**context) if bound else _EXPECTED.get(found["type"])
+    if found["type"] == "model_type":
+        model = _model_at(found["loc"])
+        expected = f"a mapping of {', '.join(model.model_fields)}" if model else expected
+    elif found["type"] == "string_type" and not isinstance(found["input"], list | dict):
+        expected = "text; put it in quotes"
     return f"expected {expected}" if expected else str(found["msg"])
 
 
 def _known_fields(location: tuple[str | int, ...]) -> str:
     """Returns the fields of the model in which an unknown one stands, and the nearest of them."""
-    model: Any = models.File
-    for part in location[:-1]:
-        if isinstance(part, str) and isinstance(model, type) and issubclass(model, BaseModel):
-            field = model.model_fields.get(part)
-            model = None if field is None else _model_in(field.annotation)
-    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+    model = _model_at(location[:-1])
+    if model is None:
         return "another one"
     names = list(model.model_fields)
     near = get_close_matches(str(location[-1]), names, n=1, cutoff=0.6)
     return f"{near[0]!r}, did you mean that?" if near else f"one of {', '.join(names)}"
+
+
+def _model_at(location: tuple[str | int, ...]) -> type[BaseModel] | None:
+    """Returns the model of the mapping that belongs at a place."""
+    model: Any = models.File
+    for part in location:
+        if isinstance(part, str) and model is not None:
+            field = model.model_fields.get(part)
+            model = None if field is None else _model_in(field.annotation)
+    return model if isinstance(model, type) and issubclass(model, BaseModel) else None
 
 
 def _model_in(annotation: Any) -> Any:

@@ -4,7 +4,6 @@ These models say which fields exist and which form a value has. What a value mea
 cron expression can be read, whether a window is wide enough - is judged by `sexton_core`, once.
 """
 
-import re
 from collections.abc import Callable
 from datetime import date, datetime, time
 from difflib import get_close_matches
@@ -19,11 +18,21 @@ from pydantic import (
     JsonValue,
     PlainValidator,
     WithJsonSchema,
+    field_validator,
     model_validator,
 )
 
 from sexton_core.ids import check_name
-from sexton_core.instants import MICROSECOND, Duration, Instant, parse_duration, parse_instant
+from sexton_core.instants import (
+    MICROSECOND,
+    Duration,
+    Instant,
+    parse_date,
+    parse_duration,
+    parse_instant,
+    parse_moment,
+    parse_time,
+)
 from sexton_core.schedules import CalendarUnit, ShortMonth
 from sexton_core.words import CatchUpPolicy, DayRule, Delivery, DstRule, Overlap
 
@@ -31,7 +40,6 @@ MAX_JOBS: Final = 10_000
 """Jobs of one file."""
 
 _WEEKDAYS: Final = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
-_WALL = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?", re.ASCII)
 _Word = TypeVar("_Word", bound=StrEnum)
 
 
@@ -70,11 +78,7 @@ def _read_instant(value: object) -> Instant:
 
 
 def _read_date(value: object) -> date:
-    text = _text(value, "a date, as 2026-12-24")
-    try:
-        return datetime.strptime(text, "%Y-%m-%d").date()  # noqa: DTZ007 - a date has no zone
-    except ValueError:
-        raise ValueError("expected a date, as 2026-12-24") from None
+    return parse_date(_text(value, "a date, as 2026-12-24"))
 
 
 def _read_range(value: object) -> tuple[date, date]:
@@ -85,13 +89,7 @@ def _read_range(value: object) -> tuple[date, date]:
 
 
 def _read_time(value: object) -> time:
-    text = _text(value, "a wall time in quotes, as '09:00'")
-    if not re.fullmatch(r"\d\d:\d\d(:\d\d)?", text, re.ASCII):
-        raise ValueError("expected a wall time, as 09:00 or 23:59:30")
-    try:
-        return time.fromisoformat(text)
-    except ValueError:
-        raise ValueError("expected a wall time from 00:00 to 23:59:59") from None
+    return parse_time(_text(value, "a wall time in quotes, as '09:00'"))
 
 
 def _read_weekday(value: object) -> int:
@@ -101,14 +99,7 @@ def _read_weekday(value: object) -> int:
 
 
 def _read_moment(value: object) -> Instant | datetime:
-    """Reads an instant, or a wall time where the text has no offset."""
-    text = _text(value, "a time, as 2026-11-29T03:00:00 or 2026-11-29T03:00:00Z")
-    if not _WALL.fullmatch(text):
-        return parse_instant(text)
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ValueError(f"expected a time that exists ({error})") from None
+    return parse_moment(_text(value, "a time, as 2026-11-29T03:00:00 or 2026-11-29T03:00:00Z"))
 
 
 def _read_id(value: object) -> str:
@@ -152,7 +143,7 @@ Id = Annotated[
 DurationText = Annotated[
     int,
     BeforeValidator(_read_duration),
-    _schema("string", pattern="^([0-9]+(w|d|h|m|s|ms))+$", examples=["30s", "1h30m"]),
+    _schema("string", pattern="^([0-9]+(w|d|h|m|s|ms|us))+$", examples=["30s", "1h30m"]),
 ]
 InstantText = Annotated[int, BeforeValidator(_read_instant), _schema("string", format="date-time")]
 DateText = Annotated[date, BeforeValidator(_read_date), _schema("string", format="date")]
@@ -206,6 +197,14 @@ ShortMonthWord = Annotated[ShortMonth, BeforeValidator(_word(ShortMonth)), _word
 
 class _Model(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_something(cls, value: object) -> object:
+        """Refuses a field that is named and left empty: nobody can tell what was meant."""
+        if value is None:
+            raise ValueError("expected a value, or the field left out")
+        return value
 
     def given(self, *names: str) -> list[str]:
         """Returns which of the fields the file gives."""
@@ -291,7 +290,7 @@ class HttpTask(_Model):
     """A call over HTTP."""
 
     method: str = Field(default="POST", pattern="^(GET|HEAD|POST|PUT|PATCH|DELETE)$")
-    url: str = Field(pattern="^https?://", max_length=8_192)
+    url: str = Field(pattern="^https?://", max_length=2_000)
     headers: dict[str, EnvValue] = {}
     body: str = Field(default="", max_length=65_536)
     expect: list[Annotated[int, Field(ge=100, le=599)]] = []
@@ -305,9 +304,7 @@ class Task(_Model):
 
     model_config = ConfigDict(json_schema_extra=_one_required(_TASKS))
 
-    python: str | None = Field(
-        default=None, min_length=1, max_length=200, description="A name registered by a worker."
-    )
+    python: Id | None = Field(default=None, description="A name registered by a worker.")
     shell: str | None = Field(default=None, min_length=1, max_length=32_768)
     http: HttpTask | None = None
     args: dict[str, JsonValue] = Field(default={}, description="Of `python`.")

@@ -118,7 +118,6 @@ class Field(NamedTuple):
     moving: frozenset[MovingDay]
     star: bool
     wildcard: bool
-    hashed: bool
     idle_steps: tuple[str, ...]
 
     @property
@@ -147,7 +146,6 @@ def parse_field(kind: FieldKind, text: str, seed: str | None) -> Field:
     mask = 0
     moving: set[MovingDay] = set()
     idle: list[str] = []
-    hashed = False
     for item in text.split(","):
         day = _moving_day(kind, item)
         if day is not None:
@@ -157,7 +155,6 @@ def parse_field(kind: FieldKind, text: str, seed: str | None) -> Field:
         if match is None:
             _refuse(kind, item)
         if match["hash"]:
-            hashed = True
             values = _hashed_values(kind, item, match, seed)
         else:
             values = _values(kind, item, match)
@@ -176,7 +173,6 @@ def parse_field(kind: FieldKind, text: str, seed: str | None) -> Field:
         moving=frozenset(moving),
         star=star,
         wildcard=star or text.startswith("H/"),
-        hashed=hashed,
         idle_steps=tuple(idle),
     )
 

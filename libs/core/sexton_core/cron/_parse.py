@@ -106,12 +106,6 @@ class CronSpec:
         return self.second.wildcard or self.minute.wildcard or self.hour.wildcard
 
     @property
-    def hashed(self) -> bool:
-        """Whether `H` stands in it, so that the times depend on the job's name."""
-        fields = (self.second, self.minute, self.hour, self.day, self.month, self.weekday)
-        return any(field.hashed for field in fields)
-
-    @property
     def idle_steps(self) -> tuple[tuple[str, str], ...]:
         """Returns (field, item) where a step leaves nothing but its first value."""
         fields = (self.second, self.minute, self.hour, self.day, self.month, self.weekday)
@@ -177,14 +171,14 @@ def _macro(body: str, upper: str) -> str:
 
 
 def _every(body: str, zone: str | None) -> EveryMacro:
-    macro, _, duration = body.partition(" ")
+    macro, _, duration = " ".join(body.split()).partition(" ")
     if macro.upper() != "@EVERY":
         raise ScheduleError("cron", body, "@every and a duration, such as @every 90s")
     if zone is not None:
         raise ScheduleError("cron", body, "no TZ= before @every: elapsed time has no zone")
-    period_ns = parse_duration(duration.strip(), field="@every")
+    period_ns = parse_duration(duration, field="@every")
     if period_ns <= 0 or period_ns % SECOND_NS:
-        raise ScheduleError("@every", duration.strip(), "whole seconds, at least 1s")
+        raise ScheduleError("@every", duration, "whole seconds, at least 1s")
     return EveryMacro(text=body, period_ns=period_ns)
 
 

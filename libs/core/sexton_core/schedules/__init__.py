@@ -6,6 +6,7 @@ from sexton_core.schedules.build import (
     ScheduleCache,
     build,
 )
+from sexton_core.schedules.calendars import check_calendar
 from sexton_core.schedules.forecast import Forecast, Peak, forecast, herd_warnings
 from sexton_core.schedules.preview import Preview, PreviewRow, preview
 from sexton_core.schedules.spec import (
@@ -45,6 +46,7 @@ __all__ = [
     "ShortMonth",
     "UnionSpec",
     "build",
+    "check_calendar",
     "forecast",
     "herd_warnings",
     "preview",

@@ -30,7 +30,9 @@ class AtSchedule:
             raise ScheduleError("at", len(self.instants), f"at most {MAX_INSTANTS:,} instants")
         for instant in self.instants:
             if instant % SECOND or not MIN_INSTANT <= instant <= MAX_INSTANT:
-                raise ScheduleError("at", instant, "whole seconds from 1970 to 2261")
+                raise ScheduleError(
+                    "at", format_instant(instant), "whole seconds from 1970 to 2261"
+                )
 
     def next_after(self, t: Instant) -> Instant | None:
         """Returns the first instant later than `t`."""

@@ -16,18 +16,7 @@ class Bounded:
     __slots__ = ("_inner", "end", "start")
 
     def __init__(self, inner: Schedule, *, start: Instant | None, end: Instant | None) -> None:
-        """Checks the bounds.
-
-        Raises:
-            ScheduleError: one is not a whole second from 1970 to 2261, or the end comes first.
-        """
-        for field, bound in (("start", start), ("end", end)):
-            if bound is not None and (bound % SECOND or not MIN_INSTANT <= bound <= MAX_INSTANT):
-                raise ScheduleError(field, bound, "a whole second from 1970 to 2261")
-        if start is not None and end is not None and end < start:
-            raise ScheduleError(
-                "end", format_instant(end), f"a time after the start, {format_instant(start)}"
-            )
+        """Keeps bounds that `check_bounds` has found good."""
         self._inner: Final = inner
         self.start: Final = start
         self.end: Final = end
@@ -54,6 +43,21 @@ class Bounded:
         if self.end is not None:
             text += f", until {format_instant(self.end)}"
         return text
+
+
+def check_bounds(start: Instant | None, end: Instant | None) -> None:
+    """Checks when a schedule begins and ends.
+
+    Raises:
+        ScheduleError: one is not a whole second from 1970 to 2261, or the end comes first.
+    """
+    for field, bound in (("start", start), ("end", end)):
+        if bound is not None and (bound % SECOND or not MIN_INSTANT <= bound <= MAX_INSTANT):
+            raise ScheduleError(field, format_instant(bound), "a whole second from 1970 to 2261")
+    if start is not None and end is not None and end < start:
+        raise ScheduleError(
+            "end", format_instant(end), f"a time after the start, {format_instant(start)}"
+        )
 
 
 class Limited:

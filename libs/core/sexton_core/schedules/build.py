@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Final, TypeAlias
 
-from sexton_core.cron import CronSchedule, EveryMacro, build_cron, parse
+from sexton_core.cron import CronSchedule, EveryMacro, build_cron, may_hash, parse
 from sexton_core.dst import resolve
 from sexton_core.errors import NeverFiresError, ScheduleError
 from sexton_core.instants import MIN_INSTANT, SECOND, Instant, format_duration
 from sexton_core.schedule import Schedule
 from sexton_core.schedules.at import AtSchedule
-from sexton_core.schedules.bounds import Bounded, Limited
+from sexton_core.schedules.bounds import Bounded, Limited, check_bounds
 from sexton_core.schedules.calendar_interval import CalendarIntervalWalls, explain_interval
 from sexton_core.schedules.calendars import (
     CronExclusion,
@@ -19,6 +19,7 @@ from sexton_core.schedules.calendars import (
     Excluding,
     Exclusion,
     Span,
+    check_calendar,
 )
 from sexton_core.schedules.every import EverySchedule
 from sexton_core.schedules.jitter import MAX_JITTER, delay_of
@@ -206,14 +207,9 @@ def _depends_on_job(spec: AnySpec) -> bool:
         expressions = [cron for calendar in part.exclude for cron in calendar.crons]
         if isinstance(part.timing, CronTiming):
             expressions.append(part.timing.expression)
-        if any(_is_hashed(expression) for expression in expressions):
+        if any(may_hash(expression) for expression in expressions):
             return True
     return False
-
-
-def _is_hashed(expression: str) -> bool:
-    parsed = parse(expression, seed="any/job")
-    return not isinstance(parsed, EveryMacro) and parsed.hashed
 
 
 def _build_part(spec: ScheduleSpec, job: JobIdentity | None) -> Part:
@@ -223,6 +219,7 @@ def _build_part(spec: ScheduleSpec, job: JobIdentity | None) -> Part:
             format_duration(spec.jitter_ns),
             f"a duration from 0s to {format_duration(MAX_JITTER)}",
         )
+    check_bounds(spec.start, spec.end)
     timing, zone = _build_timing(spec, job)
     unfiltered: Schedule = timing
     if spec.start is not None or spec.end is not None:
@@ -270,6 +267,8 @@ def _build_cron(timing: CronTiming, spec: ScheduleSpec, job: JobIdentity | None)
     days = timing.days or DayRule.DEBIAN
     parsed = parse(timing.expression, seed=seed, days=days)
     if isinstance(parsed, EveryMacro):
+        if timing.days is not None:
+            raise ScheduleError("days", timing.days.value, "none: @every has no day fields")
         return EverySchedule(parsed.period_ns, anchor=spec.start or MIN_INSTANT)
     return build_cron(timing.expression, timezone=spec.timezone, dst=spec.dst, days=days, seed=seed)
 
@@ -283,7 +282,9 @@ def _anchor(timing: CalendarTiming, spec: ScheduleSpec, zone: Zone) -> date:
         return timing.anchor
     if spec.start is None:
         raise ScheduleError(
-            "anchor", None, "the date that the interval counts from, as 2026-01-05, or a `start`"
+            "anchor",
+            None,
+            "the date that the interval counts from, as 2026-01-05, or a `start`",
         )
     return zone.local(spec.start).date()
 
@@ -293,8 +294,8 @@ def _at_instants(timing: AtTiming, spec: ScheduleSpec, zone: Zone) -> list[Insta
         raise ScheduleError("at", [], "at least one time")
     instants = list(timing.instants)
     for wall in timing.walls:
-        if wall.microsecond:
-            raise ScheduleError("at", wall.isoformat(), "whole seconds")
+        if wall.microsecond or not 1970 <= wall.year <= 2261:
+            raise ScheduleError("at", wall.isoformat(), "whole seconds from 1970 to 2261")
         instants += [s * SECOND for s in resolve(zone, wall_second(wall), spec.dst)]
     return instants
 
@@ -307,6 +308,7 @@ def wall_second(wall: datetime) -> int:
 def _exclusions(
     calendar: CalendarSpec, spec: ScheduleSpec, zone: Zone, job: JobIdentity | None
 ) -> list[Exclusion]:
+    check_calendar(calendar)
     found: list[Exclusion] = []
     if calendar.dates or calendar.ranges or calendar.weekdays or not calendar.crons:
         found.append(DayExclusion(calendar, zone))

@@ -10,7 +10,7 @@ from datetime import date
 from typing import Final, NamedTuple, Protocol
 
 from sexton_core._civil import DAY_SECONDS, day_number
-from sexton_core.cron import CronSchedule, CronSpec
+from sexton_core.cron import CronSchedule, CronSpec, EveryMacro, parse
 from sexton_core.errors import NeverFiresError, ScheduleError
 from sexton_core.instants import DAY, SECOND, Duration, Instant
 from sexton_core.schedule import Schedule
@@ -37,6 +37,46 @@ _EVERY_60TH: Final = (1 << 60) - 1
 _EVERY_HOUR: Final = (1 << 24) - 1
 
 
+def check_calendar(spec: CalendarSpec) -> None:
+    """Checks all of a calendar that can be judged without the schedule that excludes it.
+
+    Raises:
+        ScheduleError: too many entries, a range ends before it begins, an expression can't be
+            read or has no wall times; the field begins with the calendar's name.
+        NeverFiresError: no day would be left.
+    """
+    entries = len(spec.dates) + len(spec.ranges)
+    if entries > MAX_ENTRIES:
+        raise ScheduleError(
+            f"calendar {spec.name}", f"{entries:,} days", f"at most {MAX_ENTRIES:,} of them"
+        )
+    if len(spec.crons) > MAX_CRONS:
+        raise ScheduleError(
+            f"calendar {spec.name}", f"{len(spec.crons)} expressions", f"at most {MAX_CRONS}"
+        )
+    for first, last in spec.ranges:
+        if last < first:
+            raise ScheduleError(
+                f"calendar {spec.name}", f"{first}..{last}", "a range that ends after it begins"
+            )
+    if not all(0 <= day <= 6 for day in spec.weekdays):
+        raise ScheduleError(f"calendar {spec.name}", spec.weekdays, "weekdays from MON to SUN")
+    if len(set(spec.weekdays)) == 7:
+        raise NeverFiresError(
+            f"calendar {spec.name}", "all seven weekdays", "a day that is not excluded"
+        )
+    for expression in spec.crons:
+        try:
+            parsed = parse(expression, seed="any/job")
+        except ScheduleError as error:
+            field = f"calendar {spec.name}: {error.field}"
+            raise ScheduleError(field, error.value, error.expected) from None
+        if isinstance(parsed, EveryMacro):
+            raise ScheduleError(
+                f"calendar {spec.name}", expression, "wall times; elapsed time has no calendar"
+            )
+
+
 class Span(NamedTuple):
     """A stretch of excluded time, [begin, end), and the calendar it comes from."""
 
@@ -59,12 +99,7 @@ class DayExclusion:
     __slots__ = ("_begins", "_name", "_ranges", "_weekdays", "_zone")
 
     def __init__(self, spec: CalendarSpec, zone: Zone) -> None:
-        """Checks and merges the days.
-
-        Raises:
-            ScheduleError: too many, a range ends before it begins, or no day would be left.
-        """
-        _check(spec)
+        """Merges the days of a calendar that `check_calendar` has found good."""
         days = [(_day(on), _day(on)) for on in spec.dates]
         days += [(_day(first), _day(last)) for first, last in spec.ranges]
         self._name: Final = spec.name
@@ -203,26 +238,3 @@ def _merge(days: list[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             merged.append((first, last))
     return merged
-
-
-def _check(spec: CalendarSpec) -> None:
-    entries = len(spec.dates) + len(spec.ranges)
-    if entries > MAX_ENTRIES:
-        raise ScheduleError(
-            f"calendar {spec.name}", f"{entries:,} days", f"at most {MAX_ENTRIES:,} of them"
-        )
-    if len(spec.crons) > MAX_CRONS:
-        raise ScheduleError(
-            f"calendar {spec.name}", f"{len(spec.crons)} expressions", f"at most {MAX_CRONS}"
-        )
-    for first, last in spec.ranges:
-        if last < first:
-            raise ScheduleError(
-                f"calendar {spec.name}", f"{first}..{last}", "a range that ends after it begins"
-            )
-    if not all(0 <= day <= 6 for day in spec.weekdays):
-        raise ScheduleError(f"calendar {spec.name}", spec.weekdays, "weekdays from MON to SUN")
-    if len(set(spec.weekdays)) == 7:
-        raise NeverFiresError(
-            f"calendar {spec.name}", "all seven weekdays", "a day that is not excluded"
-        )

@@ -77,4 +77,4 @@ def _check(period_ns: Duration, offset_ns: Duration, anchor: Instant) -> None:
             f"whole seconds, less than the period of {format_duration(period_ns)}",
         )
     if anchor % SECOND or not MIN_INSTANT <= anchor <= MAX_INSTANT:
-        raise ScheduleError("anchor", format_instant(anchor), "a whole second")
+        raise ScheduleError("anchor", format_instant(anchor), "a whole second from 1970 to 2261")

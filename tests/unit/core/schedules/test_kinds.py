@@ -108,7 +108,7 @@ def test_the_31st_is_left_out_or_clamped_as_declared():
 
 
 def test_the_31st_without_a_declared_policy_is_refused():
-    with pytest.raises(ScheduleError, match="short_month: None can't be used; expected `last`"):
+    with pytest.raises(ScheduleError, match="short_month: nothing can't be used; expected `last`"):
         build(interval(1, CalendarUnit.MONTHS, time(9), date(2026, 12, 31)))
 
 
@@ -397,7 +397,7 @@ BAD = [
     (UnionSpec(parts=()), "1 to 20 of them"),
     (UnionSpec(parts=(every(SECOND),) * 21), "1 to 20 of them"),
     (interval(0, CalendarUnit.DAYS, time(9), date(2026, 1, 1)), "days: 0 can't be used"),
-    (interval(1, CalendarUnit.DAYS, time(9), None), "anchor: None can't be used"),
+    (interval(1, CalendarUnit.DAYS, time(9), None), "anchor: nothing can't be used"),
     (
         interval(1, CalendarUnit.DAYS, time(9, 0, 0, 5), date(2026, 1, 1)),
         "a wall time in whole seconds",
