@@ -10,6 +10,7 @@ from unit.coordinator.api.world import JOB, MINUTES, NS, S, World, every, shell,
 from sexton import errors
 from sexton.v1 import job_pb2
 from sexton.v1 import scheduler_pb2 as api
+from sexton.v1.scheduler_pb2_grpc import JobServiceStub
 
 NONE = api.AppliedJob.CHANGE_NONE
 CREATED = api.AppliedJob.CHANGE_CREATED
@@ -95,7 +96,7 @@ def test_one_bad_job_refuses_the_whole_naming_every_job_and_field() -> None:
         assert lines[5].startswith(f"jobs[5] {NS}/jobs/known: spec.max_live: -1")
         assert raised.value.field == "jobs[1].spec.queue"
         with pytest.raises(errors.InvalidArgument, match="never fires after"):
-            await apply(world, job("good"), past)
+            await apply(world, *(job(f"j{number}") for number in range(150)), past)
         assert await world.revision() == before
 
     story(scenario)
@@ -192,15 +193,48 @@ def test_applying_meets_a_job_that_fires_all_the_time() -> None:
     story(scenario, lasts_s=0.1)
 
 
-def test_a_lost_answer_of_the_store_is_found_out_about() -> None:
+def test_two_files_applied_at_once_are_applied_one_after_the_other() -> None:
     async def scenario(world: World) -> None:
-        applying = asyncio.create_task(apply(world, *(job(f"j{n}") for n in range(150))))
-        await asyncio.sleep(0.02)
-        world.crash("store")
-        await asyncio.sleep(0.5)
+        names = [f"j{number}" for number in range(60)]
+        await apply(world, *(job(name) for name in names))
+        addresses = ("127.0.0.1:7400", "127.0.0.1:7402")
+        answers = await asyncio.gather(
+            *(
+                JobServiceStub(world.open_channel(address)).ApplyJobs(
+                    api.ApplyJobsRequest(jobs=[job(name, priority=number) for name in names])
+                )
+                for number, address in enumerate(addresses, start=1)
+            )
+        )
+        for index, name in enumerate(names):
+            stored = await world.get(f"{NS}/jobs/{name}")
+            assert stored.version == 3
+            told = {answer.jobs[index].job.version: answer.jobs[index] for answer in answers}
+            assert sorted(told) == [2, 3]
+            assert told[3].job.etag == stored.etag
+
+    story(scenario, coordinators=("coordinator-1", "coordinator-2"))
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_lost_answer_of_the_store_is_found_out_about(*, durable: bool) -> None:
+    async def scenario(world: World) -> None:
+        async def crash(_batch: object) -> None:
+            world.crash("store")
+            await asyncio.sleep(0)
+
+        await asyncio.sleep(1)
+        if durable:
+            world.disk.before_return = crash
+        else:
+            world.disk.before_durable = crash
+        applying = asyncio.ensure_future(apply(world, *(job(f"j{n}") for n in range(150))))
+        await asyncio.sleep(0.3)
+        assert not applying.done()
         await world.start_store()
         answer = await applying
-        assert set(changes(answer)) == {CREATED}
+        assert changes(answer) == [CREATED] * 150
         assert len(await world.below(b"jobs/")) == 150
+        assert answer.jobs[0].job.etag == (await world.get(f"{NS}/jobs/j0")).etag
 
     story(scenario)

@@ -162,3 +162,16 @@ def test_a_start_by_hand_that_left_the_buffer_does_not_hide_what_was_scheduled()
             assert (await why(world, start + at * S)).decision == "skipped"
 
     story(scenario, lasts_s=100)
+
+
+def test_a_forecast_names_a_run_that_is_live_and_none_that_has_ended() -> None:
+    async def scenario(world: World) -> None:
+        await world.make(schedules=every(3_600))
+        run = await world.start_run("by hand")
+        at = await world.boundary(3_600)
+        run_id = run.name.rsplit("/", 1)[1]
+        assert run_id in (await why(world, at)).summary
+        await world.ended(run)
+        assert run_id not in (await why(world, at)).summary
+
+    story(scenario)

@@ -146,6 +146,12 @@ def test_runs_of_a_deleted_job_are_still_found() -> None:
         await world.ended(by_hand)
         after = await world.runs_api.ListRuns(api.ListRunsRequest(parent=JOB))
         assert {run.name for run in after.runs} == {run.name for run in page.runs}
+        await asyncio.sleep(10)
+        assert await world.below(b"deleted/") == []
+        for run in page.runs:
+            found = (await world.runs_api.GetRun(api.GetRunRequest(name=run.name))).run
+            assert found.job_uid == run.job_uid
+            assert found.HasField("end_time")
 
     story(scenario, lasts_s=5)
 
