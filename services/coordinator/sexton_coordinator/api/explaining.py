@@ -9,13 +9,14 @@ from sexton.internal.v1 import records_pb2 as records
 from sexton.v1 import scheduler_pb2 as api
 from sexton_coordinator.api.checks import Name
 from sexton_coordinator.api.run_finding import FoundRun, RunFinder
+from sexton_coordinator.api.showing import handle_key
 from sexton_coordinator.jobs_store import LoadedJob
 from sexton_coordinator.mesh import Mesh
 from sexton_core.errors import CoreError
 from sexton_core.ids import scheduled_run_id
 from sexton_core.instants import SECOND, Instant
 from sexton_core.policy import Evidence, Explanation, Job, RecordedRun, Rule, explain
-from sexton_core.policy.state import DecisionRange
+from sexton_core.policy.state import DecisionRange, JobState
 from sexton_core.words import Origin
 from sexton_records import keys
 from sexton_records.runs import STATE_OF, run_message
@@ -62,8 +63,21 @@ class Explainer:
             (after,) = (await self._mesh.store.get([loaded.name.state_key], keys_only=True)).kvs
             attempts += 1
             if after.mod_revision == loaded.state_revision or attempts == _ATTEMPTS:
-                explanation = explain(job, loaded.state, at, self._mesh.now(), evidence)
-                return _response(explanation, run)
+                state = await self._with_live_only(loaded)
+                return _response(explain(job, state, at, self._mesh.now(), evidence), run)
+
+    async def _with_live_only(self, loaded: LoadedJob) -> JobState:
+        """Returns the state without the runs in it that have ended, which a forecast would name."""
+        live = loaded.state.live
+        if not live:
+            return loaded.state
+        handles = [handle_key(self._mesh, loaded.name.uid, handle) for handle in live]
+        found = (await self._mesh.store.get(handles, keys_only=True)).kvs
+        return loaded.state._replace(
+            live=tuple(
+                handle for handle, kv in zip(live, found, strict=True) if kv.create_revision
+            )
+        )
 
     async def _evidence(self, loaded: LoadedJob, at: Instant) -> _Evidence:
         run = None
