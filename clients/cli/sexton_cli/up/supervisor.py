@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -51,8 +52,7 @@ class Supervisor:
             name: value for name, value in os.environ.items() if not name.startswith(_SECRETS)
         } | dict(environment or {})
         self._logs = {name: LogFile(folder / "logs" / f"{name}.log") for name in self._programs}
-        self._running: dict[str, asyncio.subprocess.Process] = {}
-        self._waiting: set[asyncio.Task[None]] = set()
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._ended: list[tuple[str, int, str]] = []
         self._asked: list[Effect] = []
         self._wake = asyncio.Event()
@@ -81,16 +81,16 @@ class Supervisor:
         (self._folder / "logs").mkdir(mode=0o700, exist_ok=True)
         looking_after = asyncio.create_task(self._look_after_logs())
         try:
-            await self._carry_out(self._machine.begin(_now()))
+            self._carry_out(self._machine.begin(_now()))
             while not self._machine.finished:
                 await self._next_event()
-                await self._carry_out(self._machine.tick(_now()))
+                self._carry_out(self._machine.tick(_now()))
         finally:
             looking_after.cancel()
             await asyncio.gather(looking_after, return_exceptions=True)
-            for process in self._running.values():
+            for process in self._running.values():  # none, unless by a fault of our own
                 process.kill()
-            await asyncio.gather(*self._waiting)
+                process.wait()
             (self._folder / PROCESSES_FILE).unlink(missing_ok=True)
         self._follow()
         return self._machine.exit_code
@@ -105,12 +105,12 @@ class Supervisor:
             return
         self._wake.clear()
         asked, self._asked = self._asked, []
-        await self._carry_out(asked)
+        self._carry_out(asked)
         ended, self._ended = self._ended, []
         for name, code, last_line in ended:
-            await self._carry_out(self._machine.exited(name, code, last_line, _now()))
+            self._carry_out(self._machine.exited(name, code, last_line, _now()))
 
-    async def _carry_out(self, effects: Iterable[Effect]) -> None:
+    def _carry_out(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
             match effect:
                 case Say(text):
@@ -121,31 +121,33 @@ class Supervisor:
                         process.send_signal(number)
                 case Spawn(name):
                     try:
-                        await self._spawn(self._programs[name])
+                        self._spawn(self._programs[name])
                     except OSError as error:  # no memory, no processes left
                         self._end(name, 1, f"it can't be started: {error.strerror}")
 
-    async def _spawn(self, program: Program) -> None:
+    def _spawn(self, program: Program) -> None:
         module = f"sexton_{program.role}"
         log = self._logs[program.name].open()
         try:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-I", "-S", _LEASH, str(os.getpid()), module, *program.arguments,
-                stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment,
+            process = subprocess.Popen(  # noqa: S603 - our own modules
+                [sys.executable, "-I", "-S", _LEASH, str(os.getpid()), module, *program.arguments],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment,
                 # Ctrl-C and the end of the terminal are for the supervisor alone.
                 start_new_session=True,
             )  # fmt: skip
         finally:
             os.close(log)
         self._running[program.name] = process
-        waiting = asyncio.create_task(self._wait(program.name, process))
-        self._waiting.add(waiting)
-        waiting.add_done_callback(self._waiting.discard)
+        # Readable once it has ended. asyncio's own processes lose an exit code where a signal is
+        # sent at the moment of the end.
+        watched = os.pidfd_open(process.pid)
+        asyncio.get_running_loop().add_reader(watched, self._ended_by_itself, program.name, watched)
         self._note()
 
-    async def _wait(self, name: str, process: asyncio.subprocess.Process) -> None:
-        code = await process.wait()
-        del self._running[name]
+    def _ended_by_itself(self, name: str, watched: int) -> None:
+        asyncio.get_running_loop().remove_reader(watched)
+        os.close(watched)
+        code = self._running.pop(name).wait()
         self._end(name, code, self._logs[name].last_line())
         self._note()
 
