@@ -74,9 +74,7 @@ class Explainer:
         handles = [handle_key(self._mesh, loaded.name.uid, handle) for handle in live]
         found = (await self._mesh.store.get(handles, keys_only=True)).kvs
         return loaded.state._replace(
-            live=tuple(
-                handle for handle, kv in zip(live, found, strict=True) if kv.create_revision
-            )
+            live=tuple(handle for handle, kv in zip(live, found, strict=True) if kv.create_revision)
         )
 
     async def _evidence(self, loaded: LoadedJob, at: Instant) -> _Evidence:
