@@ -95,10 +95,12 @@ class Worker:
 
     def __init__(self, call: Any) -> None:
         self._call = call
+        self._writing = asyncio.Lock()  # gRPC carries one message of a stream at a time
         self.session = ""
 
     async def say(self, **said: Any) -> None:
-        await self._call.write(worker_pb2.PullRequest(**said))
+        async with self._writing:
+            await self._call.write(worker_pb2.PullRequest(**said))
 
     async def hear(self, field: str) -> Any:
         """Waits for a message that holds the field, and gives it."""

@@ -27,6 +27,9 @@ if sys.argv[1] == "stubborn":
 print("began", sys.argv[1], flush=True)
 if sys.argv[1] == "brief":
     sys.exit("nothing to do")
+if sys.argv[1] == "ended":
+    print("fake ready as ended", flush=True)
+    sys.exit(2)
 time.sleep(300)
 """
 
@@ -116,6 +119,20 @@ async def test_one_that_can_not_run_ends_all_with_the_reason(tmp_path):
         "brief ended (exit code 1); its log ends: nothing to do",
         "brief can't run; stopping.",
     ]
+
+
+async def test_one_that_was_ready_and_is_ended_from_inside_ends_no_other(tmp_path):
+    mesh = Supervised(tmp_path, "ended", "two")
+    two = await mesh.pid("two")
+    async with asyncio.timeout(PATIENCE_S):
+        while len(mesh.said) < 3:
+            await asyncio.sleep(0.01)
+    assert mesh.said[:3] == [
+        "ended ended (exit code 2); its log ends: fake ready as ended; starting it again"
+    ] * 3
+    assert mesh.supervisor.pid("two") == two
+    mesh.supervisor.stop(10.0)
+    assert await mesh.running == 0
 
 
 async def test_one_that_can_not_even_be_started_ends_all_with_the_reason(tmp_path):
