@@ -23,9 +23,11 @@ from sexton_coordinator.leader.machine import (
 from sexton_coordinator.leader.steps import OversizedError, Planner, Step, trigger_key
 from sexton_coordinator.mesh import Mesh
 from sexton_coordinator.requests import recorded_answer
+from sexton_core.errors import PolicyError
 from sexton_core.ids import RunId
 from sexton_core.instants import SECOND
 from sexton_records import keys
+from sexton_records.state import OVERLAP_OF
 from sexton_runtime.kv.held_lease import HeldLease
 from sexton_runtime.kv.types import (
     Compare,
@@ -238,6 +240,8 @@ class Firing:
             empty = scheduler_pb2.TriggerJobResponse()
             try:
                 answer = recorded_answer(kv, trigger.body, trigger.request.request_id, empty)
+                if answer is None and known.loaded is not None:
+                    _check_overlap(known.loaded, trigger)
             except SextonError as error:
                 answers[known] = (trigger, error)
             else:
@@ -447,6 +451,22 @@ def _unsend(steps: Sequence[tuple[Known, Step]]) -> None:
     for _, step in steps:
         if step.trigger is not None:
             step.trigger.sent = False
+
+
+def _check_overlap(loaded: LoadedJob, trigger: Trigger) -> None:
+    """Refuses a start that contradicts the job, before it is decided about with all that is due.
+
+    Raises:
+        InvalidArgument: its overlap policy can't be used.
+
+    """
+    overlap = OVERLAP_OF.get(trigger.request.overlap)
+    if overlap is None:
+        return
+    try:
+        loaded.job.check_overlap(overlap)
+    except PolicyError as error:
+        raise InvalidArgument(error.field, error.value, error.expected) from None
 
 
 def _next_trigger(known: Known) -> Trigger | None:
