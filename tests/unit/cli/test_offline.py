@@ -1,7 +1,9 @@
 """Preview and simulate: what they print, and that it is what the core decides."""
 
+import io
 import json
 import re
+import sys
 
 import pytest
 
@@ -68,6 +70,12 @@ def test_a_preview_names_the_rule_that_joined_both_day_fields(capsys):
 def test_a_preview_says_loudly_that_no_zone_means_utc(capsys):
     shown = prints(capsys, *("preview", "0 3 * * *", "--count", "1"))
     assert "  warning: no timezone is given: wall times are read as UTC\n" in shown
+
+
+def test_a_preview_reads_a_job_file_from_standard_input(capsys, monkeypatch):
+    file = b"jobs: [{name: a, task: {shell: x}, schedule: {every: 1h}}]"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(file)))
+    assert "default/a: every 1h" in prints(capsys, "preview", "-", "--count", "1")
 
 
 def test_a_preview_as_json_is_complete(capsys, write):

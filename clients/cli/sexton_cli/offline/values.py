@@ -44,7 +44,7 @@ def now() -> Instant:
 
 def is_file_name(text: str) -> bool:
     """Tells whether a word names a job file rather than being an expression."""
-    return text.endswith((".yaml", ".yml", ".json")) or os.path.isfile(text)
+    return text == "-" or text.endswith((".yaml", ".yml", ".json")) or os.path.isfile(text)
 
 
 def read_job_file(path: str) -> JobFile:

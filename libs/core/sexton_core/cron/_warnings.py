@@ -1,34 +1,20 @@
 """What may surprise the writer of a cron expression, found before it is applied."""
 
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Final
 
 from sexton_core.cron.schedule import CronSchedule
 from sexton_core.dst import Disturbance, resolve
-from sexton_core.instants import DAY, Instant
 from sexton_core.schedule import ScheduleWarning
 from sexton_core.words import DayRule, DstRule, WarningKind
 from sexton_core.zones import Zone
 
-HORIZON_NS: Final = 400 * DAY
-"""A year and a month: the next change of the clock in either direction is within it."""
-
-_MOST_CHANGES: Final = 4
-"""No more changes of the clock are reported; a zone that follows Ramadan has four a year."""
-
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - wall time, which has no offset
 
 
-def cron_warnings(schedule: CronSchedule, now: Instant) -> list[ScheduleWarning]:
-    """Returns what may surprise, in the order: never fires, day fields, steps, clock changes.
-
-    Clock changes are looked for in the 400 days after `now`, for fixed times only: wildcard times
-    follow real time.
-    """
+def cron_warnings(schedule: CronSchedule) -> list[ScheduleWarning]:
+    """Returns what may surprise about the expression itself: day fields, then steps."""
     spec = schedule.spec
-    if schedule.next_after(now) is None:
-        return [ScheduleWarning(WarningKind.NEVER_FIRES, f"'{spec.text}' never fires again")]
     found: list[ScheduleWarning] = []
     if spec.both_days:
         found.append(ScheduleWarning(WarningKind.BOTH_DAYS, day_rule_in_words(schedule)))
@@ -39,9 +25,6 @@ def cron_warnings(schedule: CronSchedule, now: Instant) -> list[ScheduleWarning]
         )
         for name, item in spec.idle_steps
     )
-    for met in islice(schedule.disturbances(now, HORIZON_NS), _MOST_CHANGES):
-        kind = WarningKind.CLOCK_GAP if met.skipped else WarningKind.CLOCK_FOLD
-        found.append(ScheduleWarning(kind, in_words(met, schedule.zone, schedule.dst)))
     return found
 
 

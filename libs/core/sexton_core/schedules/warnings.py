@@ -56,18 +56,20 @@ def shortest_distance(schedule: JobSchedule, now: Instant) -> Duration | None:
 
 
 def zone_is_missing(part: Part) -> bool:
-    """Tells whether a schedule has wall times and says nowhere in which zone they are."""
+    """Tells whether a schedule has wall times or calendars and no zone to read them in."""
     timing = part.spec.timing
-    if part.spec.timezone is not None or isinstance(timing, EveryTiming):
+    if part.spec.timezone is not None:
         return False
+    if isinstance(timing, EveryTiming):
+        return bool(part.exclusions)
     if isinstance(timing, AtTiming):
-        return bool(timing.walls)
+        return bool(timing.walls or part.exclusions)
     if isinstance(timing, RRuleTiming):
         return parse_recurrence(timing.text).timezone is None
     if isinstance(part.timing, CronSchedule):
         return part.timing.spec.zone is None
     # A cron expression may be `@every`.
-    return not isinstance(part.timing, EverySchedule)
+    return not isinstance(part.timing, EverySchedule) or bool(part.exclusions)
 
 
 def wall_sets(part: Part) -> tuple[WallTimes, ...]:
@@ -85,15 +87,14 @@ def wall_sets(part: Part) -> tuple[WallTimes, ...]:
 def _warnings_of_part(part: Part, now: Instant) -> list[ScheduleWarning]:
     found: list[ScheduleWarning] = []
     if zone_is_missing(part):
-        message = "no timezone is given: wall times are read as UTC"
+        what = "wall times" if wall_sets(part) else "calendars"
+        message = f"no timezone is given: {what} are read as UTC"
         found.append(ScheduleWarning(WarningKind.NO_ZONE, message))
     horizon_ns = HORIZON_NS
     if part.spec.end is not None:
         horizon_ns = max(min(horizon_ns, part.spec.end - now), 0)
-    clock = (WarningKind.CLOCK_GAP, WarningKind.CLOCK_FOLD)
     if isinstance(part.timing, CronSchedule):
-        of_cron = cron_warnings(part.timing, now)
-        found.extend(warning for warning in of_cron if warning.kind not in clock)
+        found.extend(cron_warnings(part.timing))
     timing = part.timing
     if isinstance(part.spec.timing, AtTiming) and part.spec.timing.walls:
         timing = WallSchedule(wall_sets(part)[0], part.zone, part.spec.dst, "")

@@ -5,8 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.core.cron.expressions import expressions
 
-from sexton_core.cron import build_cron, cron_warnings, day_rule_in_words
+from sexton_core.cron import build_cron, day_rule_in_words
 from sexton_core.instants import parse_instant
+from sexton_core.schedules import CronTiming, ScheduleSpec, build, warnings_of
 from sexton_core.words import DayRule, DstRule, WarningKind
 
 BOTH = "day of month and day of week are both given"
@@ -70,8 +71,9 @@ def test_an_expression_is_said_in_plain_words(text: str, english: str) -> None:
 
 
 def warnings(text: str, dst: str = "vixie", zone: str = "Europe/Berlin") -> list[tuple[str, str]]:
-    schedule = build_cron(text, timezone=zone, dst=DstRule(dst))
-    return [(warning.kind, warning.message) for warning in cron_warnings(schedule, NOW)]
+    timing = CronTiming(expression=text)
+    schedule = build(ScheduleSpec(timing=timing, timezone=zone, dst=DstRule(dst)))
+    return [(warning.kind, warning.message) for warning in warnings_of(schedule, NOW)]
 
 
 def test_an_ordinary_expression_warns_of_nothing() -> None:
@@ -135,15 +137,6 @@ def test_a_step_that_leaves_one_value_is_mentioned(text: str) -> None:
             WarningKind.IDLE_STEP,
             f"minute: the step of '{item}' leaves nothing but its first value",
         )
-    ]
-
-
-def test_what_never_fires_is_said_instead_of_all_else() -> None:
-    assert warnings("* */90 31 2 *") == [
-        (WarningKind.NEVER_FIRES, "'* */90 31 2 *' never fires again")
-    ]
-    assert warnings("0 0 0 1 1 * 2025") == [
-        (WarningKind.NEVER_FIRES, "'0 0 0 1 1 * 2025' never fires again")
     ]
 
 

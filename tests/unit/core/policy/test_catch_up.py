@@ -33,6 +33,14 @@ def test_a_takeover_within_late_after_loses_nothing_under_any_policy(policy: Cat
     assert world.ranges == []
 
 
+@pytest.mark.parametrize(("until_s", "reason"), [(61, "on_time"), (62, "late")])
+def test_a_start_within_a_second_of_its_time_is_on_time(until_s: int, reason: str) -> None:
+    world = World(job_of(MINUTES))
+    world.sleep(until_s)
+    world.look()
+    assert [run.reason for run in world.runs] == [reason]
+
+
 def test_a_moment_beyond_late_after_a_time_is_missed() -> None:
     world = outage(CatchUpPolicy.NONE, 120 + 16)
     assert world.fired() == [60]

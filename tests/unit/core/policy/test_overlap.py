@@ -121,6 +121,13 @@ def test_a_buffered_start_older_than_the_declared_window_is_missed() -> None:
     world.check_conservation()
 
 
+def test_a_buffered_start_exactly_as_old_as_the_window_still_starts() -> None:
+    world = world_with_a_live_run(Overlap.BUFFER_ONE, catch_up=CatchUp(window_ns=60 * SECOND))
+    world.tick(70)
+    let_all_end(world)
+    assert (world.now, world.fired()) == (80 * SECOND, [10, 20])
+
+
 def test_without_a_declared_window_a_buffered_start_may_wait_longer_than_a_period() -> None:
     world = world_with_a_live_run(Overlap.BUFFER_ONE)
     world.tick(300)

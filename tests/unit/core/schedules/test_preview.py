@@ -61,6 +61,9 @@ def test_no_zone_is_said_loudly_where_the_zone_matters():
     assert WarningKind.NO_ZONE not in kinds(cron("TZ=UTC 0 3 * * *"))
     assert kinds(ScheduleSpec(timing=EveryTiming(period_ns=HOUR))) == []
     assert kinds(cron("@every 90s")) == []
+    sundays = (CalendarSpec(name="sundays", weekdays=(6,)),)
+    for timing in (EveryTiming(period_ns=HOUR), CronTiming(expression="@every 90s")):
+        assert kinds(ScheduleSpec(timing=timing, exclude=sundays)) == [WarningKind.NO_ZONE]
     wall = datetime.fromisoformat("2027-05-01T09:00:00")
     assert kinds(ScheduleSpec(timing=AtTiming(walls=(wall,)))) == [WarningKind.NO_ZONE]
 
