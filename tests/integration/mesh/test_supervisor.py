@@ -74,6 +74,14 @@ class Supervised:
                     return pid
                 await asyncio.sleep(0.01)
 
+    async def said_times(self, number: int) -> None:
+        """Waits until so much has been said."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                if len(self.said) >= number:
+                    return
+                await asyncio.sleep(0.01)
+
 
 async def test_a_killed_process_is_replaced_and_the_others_stay(tmp_path):
     mesh = Supervised(tmp_path, "one", "two")
@@ -124,12 +132,9 @@ async def test_one_that_can_not_run_ends_all_with_the_reason(tmp_path):
 async def test_one_that_was_ready_and_is_ended_from_inside_ends_no_other(tmp_path):
     mesh = Supervised(tmp_path, "ended", "two")
     two = await mesh.pid("two")
-    async with asyncio.timeout(PATIENCE_S):
-        while len(mesh.said) < 3:
-            await asyncio.sleep(0.01)
-    assert mesh.said[:3] == [
-        "ended ended (exit code 2); its log ends: fake ready as ended; starting it again"
-    ] * 3
+    await mesh.said_times(3)
+    again = "ended ended (exit code 2); its log ends: fake ready as ended; starting it again"
+    assert mesh.said[:3] == [again] * 3
     assert mesh.supervisor.pid("two") == two
     mesh.supervisor.stop(10.0)
     assert await mesh.running == 0

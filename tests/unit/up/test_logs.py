@@ -28,6 +28,18 @@ def test_what_an_earlier_mesh_wrote_is_not_given(tmp_path):
     assert list(log.new_lines()) == ["of today"]
 
 
+def test_what_a_process_has_said_is_told_from_what_the_one_before_it_said(tmp_path):
+    path = tmp_path / "worker.log"
+    log = LogFile(path)
+    os.close(log.open())
+    path.write_text("worker ready as one\n")
+    assert log.said_since_open("worker ready ")
+    os.close(log.open())
+    assert not log.said_since_open("worker ready ")
+    path.write_text("")  # it was moved meanwhile
+    assert log.said_since_open("worker ready ")
+
+
 def test_a_log_is_bounded_while_its_writer_goes_on(tmp_path):
     path = tmp_path / "store.log"
     log = LogFile(path)

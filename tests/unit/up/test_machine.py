@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 
+import pytest
+
 from sexton_cli.up.machine import Phase, Policy, Say, Send, Spawn, Supervision
 
 KILL, TERM = signal.SIGKILL, signal.SIGTERM
@@ -86,6 +88,18 @@ def test_a_wrong_configuration_is_not_tried_twice():
         "worker ended (exit code 2); its log ends: --app: no module",
         "worker can't run; stopping.",
     ]
+
+
+@pytest.mark.parametrize("code", [1, 2])
+def test_a_task_that_ends_its_worker_does_not_end_the_mesh(code):
+    machine = running()
+    now = 0.0
+    for _ in range(5):
+        machine.exited("worker", code, "welcomed", now + 0.5, served=True)
+        assert machine.phase("worker") is Phase.PAUSED
+        now = machine.next_wake()
+        machine.tick(now)
+    assert not machine.stopping
 
 
 def test_one_that_is_killed_again_and_again_is_always_started_again():

@@ -24,10 +24,26 @@ class LogFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._read_to = path.stat().st_size if path.exists() else 0
+        self._opened_at = self._read_to
 
     def open(self) -> int:
         """Gives a descriptor with which a process appends. Raises `OSError`."""
-        return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        log = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._opened_at = os.fstat(log).st_size
+        return log
+
+    def said_since_open(self, start: str) -> bool:
+        """Tells whether a line that starts so was written by the process that was opened for last.
+
+        Of one that has written so much that its log was moved meanwhile, it is taken for granted.
+        """
+        if not self._path.exists():
+            return False
+        with self._path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size < self._opened_at:
+                return True
+            file.seek(self._opened_at)
+            return any(line.startswith(start.encode()) for line in file)
 
     def rotate(self, max_bytes: int = MAX_BYTES) -> bool:
         """Moves what is written into the older file once it is too much; tells whether it was.

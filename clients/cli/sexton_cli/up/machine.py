@@ -31,8 +31,8 @@ class Policy:
     loop_after: int = 5
     """So many ends in a row, each soon after its start, are called a crash loop."""
     first_starts: int = 3
-    """So many are the end of everything where the process has never run steadily: whoever has just
-    started a mesh that can't work is told so, instead of being kept waiting."""
+    """So many are the end of everything where the process has never run steadily nor been ready:
+    whoever has just started a mesh that can't work is told so, instead of being kept waiting."""
     stop_s: float = 10.0
     """How long each of the later stages of a stop may take; the first one has its own limit."""
 
@@ -81,6 +81,7 @@ class _Child:
     resume: float = 0.0
     ends_in_a_row: int = 0
     steady: bool = False
+    served: bool = False
     killed: bool = field(default=False)
 
 
@@ -130,9 +131,15 @@ class Supervision:
         """Starts everything."""
         return [self._start(name, now) for name in self._children]
 
-    def exited(self, name: str, code: int, last_line: str, now: float) -> list[Effect]:
-        """Takes note of an end; a negative code is the signal that caused it."""
+    def exited(
+        self, name: str, code: int, last_line: str, now: float, *, served: bool = False
+    ) -> list[Effect]:
+        """Takes note of an end; a negative code is the signal that caused it.
+
+        `served` tells whether the process had said that it was ready.
+        """
         child = self._children[name]
+        child.served = child.served or served
         if self.stopping:
             child.phase = Phase.ENDED
             effects: list[Effect] = []
@@ -218,6 +225,8 @@ class Supervision:
         return [child for child in self._children.values() if child.phase in phases]
 
     def _hopeless(self, child: _Child, code: int) -> bool:
+        if child.served:
+            return False  # it can work; a worker's exit code may be that of a task that ended it
         if code == USAGE:
             return True
         never = not child.steady and child.starts == child.ends_in_a_row

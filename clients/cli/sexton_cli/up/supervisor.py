@@ -53,7 +53,7 @@ class Supervisor:
         } | dict(environment or {})
         self._logs = {name: LogFile(folder / "logs" / f"{name}.log") for name in self._programs}
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self._ended: list[tuple[str, int, str]] = []
+        self._ended: list[tuple[str, int, str, bool]] = []
         self._asked: list[Effect] = []
         self._wake = asyncio.Event()
 
@@ -107,8 +107,9 @@ class Supervisor:
         asked, self._asked = self._asked, []
         self._carry_out(asked)
         ended, self._ended = self._ended, []
-        for name, code, last_line in ended:
-            self._carry_out(self._machine.exited(name, code, last_line, _now()))
+        for name, code, last_line, served in ended:
+            effects = self._machine.exited(name, code, last_line, _now(), served=served)
+            self._carry_out(effects)
 
     def _carry_out(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
@@ -148,11 +149,13 @@ class Supervisor:
         asyncio.get_running_loop().remove_reader(watched)
         os.close(watched)
         code = self._running.pop(name).wait()
-        self._end(name, code, self._logs[name].last_line())
+        log = self._logs[name]
+        served = log.said_since_open(f"{self._programs[name].role} ready ")
+        self._end(name, code, log.last_line(), served=served)
         self._note()
 
-    def _end(self, name: str, code: int, last_line: str) -> None:
-        self._ended.append((name, code, last_line))
+    def _end(self, name: str, code: int, last_line: str, *, served: bool = False) -> None:
+        self._ended.append((name, code, last_line, served))
         self._wake.set()
 
     def _note(self) -> None:
