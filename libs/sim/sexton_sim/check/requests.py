@@ -6,6 +6,7 @@ answer and has one effect.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,6 +18,8 @@ from sexton_sim.check.verdict import Verdict
 from sexton_sim.history import Call, History
 
 _OUR_FAULT = ("Internal", "Unimplemented")
+_WINDOW_NS = 600_000_000_000
+"""So long, in mesh time, a request is remembered."""
 _KINDS = frozenset(
     {
         "CreateJob",
@@ -40,7 +43,7 @@ def check_requests(
 ) -> None:
     """Holds every call of the API against the log."""
     calls = [call for call in history.calls if call.name in _KINDS]
-    _check_repeats(calls, verdict)
+    _check_repeats(calls, log, verdict)
     _check_effects(runs, verdict)
     truth = _Truth(log, runs)
     for call in calls:
@@ -54,14 +57,17 @@ def check_requests(
                 verdict.violate("S13", f"{call.process}'s {call.name}: {lost}", [call])
 
 
-def _check_repeats(calls: Iterable[Call], verdict: Verdict) -> None:
+def _check_repeats(calls: Iterable[Call], log: MeshLog, verdict: Verdict) -> None:
     first: dict[tuple[str, str], Call] = {}
     for call in calls:
         request_id = call.args.get("request_id")
         if not request_id or call.outcome != "ok":
             continue
         before = first.setdefault((call.name, request_id), call)
-        if before is call:
+        if (
+            before is call
+            or _mesh_ns(log, call.ended_ns) - _mesh_ns(log, before.invoked_ns) > _WINDOW_NS
+        ):
             continue
         verdict.checked["S12"] += 1
         if before.args["body"] != call.args["body"]:
@@ -80,8 +86,14 @@ def _check_effects(runs: dict[RunKey, Run], verdict: Verdict) -> None:
             continue
         verdict.checked["S12"] += 1
         before = asked.setdefault((uid, run_id.partition("-")[2]), run)
-        if before is not run:
+        if before is not run and run.made.mesh_ns - before.made.mesh_ns < _WINDOW_NS:
             verdict.violate("S12", "one request has made two runs", [before.made, run.made])
+
+
+def _mesh_ns(log: MeshLog, at_ns: int | None) -> int:
+    """Gives mesh time at a time on the recorder's clock, as the next commit says it."""
+    index = bisect_left(log.commits, at_ns or 0, key=lambda commit: commit.begun_ns)
+    return log.commits[min(index, len(log.commits) - 1)].mesh_ns
 
 
 class _Truth:
