@@ -94,6 +94,7 @@ class StepWriter:
         Raises `NeedsMapError` or `DiskFullError` (nothing of it was written; go on), or
         `DiskFailedError` (not known; stop).
         """
+        may_give_up = step.use_reserve
         while True:
             try:
                 self._commit(step)
@@ -102,9 +103,12 @@ class StepWriter:
             except (lmdb.Error, OSError) as error:
                 if not self._is_full(error):
                     raise DiskFailedError(f"the commit failed: {error}") from error
-                if not (step.use_reserve and self._reserve.held):
-                    raise DiskFullError(f"the disk of {self._folder} is full") from error
+                if not (may_give_up and self._reserve.held):
+                    raise DiskFullError(
+                        f"the disk of {self._folder}, or of its history, is full"
+                    ) from error
                 self._reserve.give_up()
+                may_give_up = False  # once: what is full need not be what the reserve is on
             else:
                 return
 
@@ -153,11 +157,12 @@ class StepWriter:
 
     def _admit_after(self, step: Step, state: MapState) -> None:
         """Refuses a step that leaves more live pages than its kind may; deleting always may."""
-        capacity, kept = self._capacity()
-        if step.use_reserve:
-            if not step.items:
-                return
+        if not step.use_reserve:
+            capacity, kept = self._capacity()
+        elif step.items:
             capacity, kept = self._limits.reserve, self._limits.margin // 4
+        else:
+            return
         if state.live_pages * self._page_bytes > capacity - kept:
             raise self._refusal(capacity - kept)
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
-import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import lmdb
 import pytest
@@ -97,33 +98,44 @@ async def fill(disk: LmdbDisk) -> int:
     raise AssertionError("it does not become full")
 
 
-@contextmanager
-def files_up_to(size_bytes: int) -> Iterator[None]:
-    """Lets no file of this process grow beyond a size: a full disk, as the kernel tells it."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+class FullAtCommit:
+    """An environment, or a transaction of it, whose commits find no room until told otherwise."""
+
+    full = True
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def begin(self, *, write: bool = False) -> Any:
+        return FullAtCommit(self._real.begin(write=write))
+
+    def commit(self) -> None:
+        if FullAtCommit.full:
+            raise OSError(errno.EDQUOT, "Disk quota exceeded")
+        self._real.commit()
 
 
-async def test_a_commit_that_found_the_disk_full_is_in_no_history_and_can_be_repeated(
-    tmp_path: Path,
+@pytest.mark.parametrize("reserve_bytes", [0, 64 * KIB])
+async def test_a_commit_that_found_no_room_is_in_no_history_and_can_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reserve_bytes: int
 ) -> None:
+    """Also where giving up the reserve does not help: there is none, or a quota is what is full."""
     history = MemoryHistory()
-    config = replace(SMALL, reserve_bytes=0)
+    config = replace(SMALL, reserve_bytes=reserve_bytes)
     disk = LmdbDisk.open(tmp_path, config, history=history)
-    await disk.write(batch(1)._replace(history=[b"one\n"]), use_reserve=False)
-    large = batch(2, 5 * KIB)._replace(history=[b"two\n"])
-    with files_up_to((tmp_path / DATA_FILE).stat().st_size):
-        for use_reserve in (False, True):
-            with pytest.raises(DiskFullError):
-                await disk.write(large, use_reserve=use_reserve)
+    monkeypatch.setattr(disk._writer, "_env", FullAtCommit(disk._writer._env))
+    step = batch(1)._replace(history=[b"one\n"])
+    for use_reserve in (False, True, False, True):
+        with pytest.raises(DiskFullError):
+            await disk.write(step, use_reserve=use_reserve)
+    assert history.lines == []
+    monkeypatch.setattr(FullAtCommit, "full", False)
+    await disk.write(step, use_reserve=False)
     assert history.lines == [b"one\n"]
-    await disk.write(large, use_reserve=False)
-    assert history.lines == [b"one\n", b"two\n"]
-    assert disk.usage().keys == 40
+    assert disk.usage().keys == 20
     await disk.close()
 
 
@@ -134,8 +146,7 @@ class TestOneProcess:
     ) -> None:
         disk = LmdbDisk.open(tmp_path, SMALL)
         other = python(
-            "import sys; from pathlib import Path; from sexton_store.history import MemoryHistory
-from sexton_store.lmdb_disk import LmdbDisk\n"
+            "import sys; from pathlib import Path; from sexton_store.lmdb_disk import LmdbDisk\n"
             "LmdbDisk.open(Path(sys.argv[1]))",
             tmp_path,
         )
