@@ -49,7 +49,7 @@ _DURATION = re.compile(
 )
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIME = re.compile(r"\d\d:\d\d(:\d\d)?", re.ASCII)
-_WALL = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?", re.ASCII)
+_WALL = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?", re.ASCII)
 _UNITS = (WEEK, DAY, HOUR, MINUTE, SECOND, MILLISECOND, MICROSECOND, 1)
 _FORMAT_UNITS = (
     (DAY, "d"),

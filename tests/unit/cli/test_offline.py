@@ -334,8 +334,9 @@ def test_rows_beyond_the_limit_are_counted_and_not_printed(capsys, write):
 
 @pytest.mark.slow
 def test_the_bench_measures_what_it_says(capsys):
-    measured = measure(2_000, 100)
-    assert measured["next_times"] == 6_000
+    measured = measure(5_000, 2_000)
+    assert measured["distinct_schedules"] == 2_000
+    assert measured["next_times"] == 15_000
     assert measured["next_times_per_s"] > 0
     shown = json.loads(prints(capsys, "bench", "time", "--jobs", "500", "--json"))
     assert set(shown) == set(measured)

@@ -182,6 +182,10 @@ REFUSED = {
         with_schedule(at=pb.At(times=["2026-W01-1T10:00"])),
         "at: '2026-W01-1T10:00'",
     ),
+    "half a second on the wall": (
+        with_schedule(at=pb.At(times=["2026-01-01T10:00:00.5"])),
+        "at: '2026-01-01T10:00:00.500000' can't be used; expected whole seconds",
+    ),
     "a wall time without its colon": (interval(time_of_day="0900"), "time_of_day: '0900'"),
     "an hour alone": (interval(time_of_day="09"), "as 09:00"),
     "an anchor by its week": (interval(anchor_date="2026-W01-1"), "anchor_date: '2026-W01-1'"),

@@ -60,7 +60,7 @@ def measure(jobs: int, schedules: int) -> dict[str, float | int]:
     asking = perf_counter() - began
     return {
         "jobs": jobs,
-        "distinct_schedules": schedules,
+        "distinct_schedules": len(set(specs)),
         "load_s": round(loading, 3),
         "bytes_per_job": round(grown / jobs),
         "next_times": jobs * _STEPS,
@@ -72,14 +72,17 @@ def measure(jobs: int, schedules: int) -> dict[str, float | int]:
 
 
 def _spec(index: int) -> ScheduleSpec:
-    """Returns one of a mix: daily, hourly, every few minutes, weekly, elapsed; in five zones."""
-    minute, hour = index % 60, index // 60 % 24
+    """Returns one of a mix: daily, hourly, every few minutes, weekly, elapsed; in five zones.
+
+    No two of the first 86,400 are equal.
+    """
+    second, minute, hour = index // 1_440 % 60, index % 60, index // 60 % 24
     zone = _ZONES[index % len(_ZONES)]
     kinds = (
-        CronTiming(expression=f"{minute} {hour} * * *"),
-        CronTiming(expression=f"{minute} * * * *"),
-        CronTiming(expression=f"{minute}/{2 + index % 13} {hour}-23 * * *"),
-        CronTiming(expression=f"{minute} {hour} * * {index % 7}"),
+        CronTiming(expression=f"{second} {minute} {hour} * * *"),
+        CronTiming(expression=f"{second} {minute} {hour}-23 * * *"),
+        CronTiming(expression=f"{second} {minute}/{2 + index % 13} {hour}-23 * * *"),
+        CronTiming(expression=f"{second} {minute} {hour} * * {index % 7}"),
         EveryTiming(period_ns=(30 + index) * SECOND),
     )
     return ScheduleSpec(timing=kinds[index // len(_ZONES) % len(kinds)], timezone=zone)

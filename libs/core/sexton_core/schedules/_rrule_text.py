@@ -152,7 +152,7 @@ def _parse_parameters(parameters: list[str], line: str) -> set[str]:
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         if name.upper() == "TZID" and value:
-            zones.add(value)
+            zones.add(value.strip('"'))
         elif name.upper() != "VALUE" or value.upper() not in ("DATE", "DATE-TIME"):
             raise ScheduleError("rrule", line, "no parameters but TZID and VALUE=DATE")
     return zones

@@ -165,7 +165,8 @@ def _rule_schedule(rule: Rule, walls: WallTimes, zone: Zone, dst: DstRule) -> Sc
 def _choose_zone(recurrence: Recurrence, timezone: str | None) -> Zone:
     named = recurrence.timezone
     if timezone is not None and named not in (None, timezone):
-        raise ScheduleError("rrule", f"TZID={named}", f"the schedule's timezone, {timezone}")
+        shown = "a DTSTART with Z" if named == _UTC else f"TZID={named}"
+        raise ScheduleError("rrule", shown, f"the schedule's timezone, {timezone}")
     return get_zone(timezone or named or _UTC)
 
 

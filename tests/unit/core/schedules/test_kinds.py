@@ -251,6 +251,13 @@ def test_a_tzid_must_be_the_schedule_s_own_zone():
     text = "DTSTART;TZID=Europe/Berlin:20260101T000000\nRRULE:FREQ=DAILY"
     with pytest.raises(ScheduleError, match="expected the schedule's timezone, Asia/Tokyo"):
         build(rrule(text, timezone="Asia/Tokyo"))
+    with pytest.raises(ScheduleError, match="'a DTSTART with Z' can't be used; expected the sch"):
+        build(rrule("DTSTART:20260101T000000Z\nRRULE:FREQ=DAILY", timezone="Asia/Tokyo"))
+
+
+def test_a_tzid_may_stand_in_quotes_as_calendars_export_it():
+    text = 'DTSTART;TZID="Asia/Tokyo":20260101T090000\nRRULE:FREQ=DAILY'
+    assert build(rrule(text, timezone=None)).next_after(0) == parse_instant("2026-01-01T00:00:00Z")
 
 
 # bounds
