@@ -589,6 +589,21 @@ async def test_the_durable_clock_is_at_most_five_seconds_old(rig: Rig) -> None:
         assert age_ns <= 5_050_000_000
 
 
+@pytest.mark.parametrize("jump_s", [3_600, -3_600], ids=["a step", "a dispute"])
+def test_what_happens_to_the_clock_is_durable_at_once(jump_s: int) -> None:
+    @simulated
+    async def story(rig: Rig) -> None:
+        await asyncio.sleep(0.3)  # far from the next five seconds
+        rig.machine.jump_wall(jump_s * 10**9)
+        await asyncio.sleep(0.2)
+        clock = clusters.decode(rig.disk.cluster_record() or b"").clock
+        reading = rig.engine.clock()
+        assert abs(reading.mesh_time_ns - clock.mesh_ns) <= 200_000_000
+        assert (clock.state, clock.dispute) == (reading.state, int(jump_s < 0))
+
+    story()
+
+
 @simulated
 async def test_mesh_time_does_not_go_back_over_a_reboot_with_the_wall_clock_behind(
     rig: Rig,
