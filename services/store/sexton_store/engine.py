@@ -70,6 +70,7 @@ class EmbeddedEngine:
         self._failed = asyncio.Event()
         self._running: _Running | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._acquiring = 0  # calls under way that may each add a lease
 
     @property
     def limits(self) -> Limits:
@@ -231,11 +232,16 @@ class EmbeddedEngine:
         """Creates the lease if it is absent, or after releasing it if its token is `replaces`."""
         check_acquire(name, holder, ttl_ms, value=value, replaces=replaces, limits=LIMITS)
         live = self._live
-        if len(live.leases) >= self._config.max_leases and name not in live.leases:
-            raise Overloaded(f"{len(live.leases):,} leases are held already")
+        one_more = name not in live.leases
+        if one_more and len(live.leases) + self._acquiring >= self._config.max_leases:
+            raise Overloaded(f"{len(live.leases):,} leases are held, or being acquired, already")
         wanted = Lease(name, holder, 0, ttl_ms, value, 0)
         request = AcquireRequest(wanted, replaces=replaces, leases=live.leases, time=live.time)
-        return await live.writer.submit(request)
+        self._acquiring += one_more
+        try:
+            return await live.writer.submit(request)
+        finally:
+            self._acquiring -= one_more
 
     async def renew_leases(self, leases: Sequence[LeaseRef]) -> tuple[Renewal, ...]:
         """Gives each lease its full time again, in memory, never behind commits."""

@@ -289,7 +289,10 @@ def test_there_are_at_most_so_many_leases() -> None:
             await acquire(rig, name="c")
         assert not (await rig.do(rig.engine.acquire_lease("a", "other", 1_000))).granted
         await rig.do(rig.engine.release_lease("a", token))
-        await acquire(rig, name="c")
+        asking = [rig.begin(rig.engine.acquire_lease(name, "h", 1_000)) for name in "cdef"]
+        ends = await asyncio.gather(*asking, return_exceptions=True)
+        assert [isinstance(end, Overloaded) for end in ends] == [False, True, True, True]
+        assert rig.engine.status().leases == 2
 
     loop.run(main())
 
