@@ -9,6 +9,8 @@ import yaml
 # the words of YAML 1.1. Durations, as job files have them, are text to all.
 _AMBIGUOUS = re.compile(r"[^A-Za-z_/].*|null|true|false|yes|no|on|off|y|n|nan|inf(inity)?", re.I)
 _DURATION = re.compile(r"([0-9]+(w|d|h|ms|m|s|us|ns))+")
+_BREAK = re.compile("[\x85\u2028\u2029]")
+"""Line breaks to YAML 1.1 and none to anybody else: only an escape survives both."""
 _WIDTH = 1_000_000
 """Long texts stay on their line, so that what is copied from the screen is whole."""
 
@@ -32,7 +34,9 @@ class _Dumper(yaml.SafeDumper):
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = None
-    if "\n" in text:
+    if _BREAK.search(text):
+        style = '"'
+    elif "\n" in text:
         style = "|"  # where the text allows it; in double quotes otherwise
     elif not text or (_AMBIGUOUS.fullmatch(text) and not _DURATION.fullmatch(text)):
         style = '"'

@@ -21,7 +21,7 @@ from sexton_core.schedules import JobIdentity, ScheduleCache
 from sexton_core.words import CatchUpPolicy, Delivery, Overlap
 from sexton_records.schedules import decode_schedules, encode_schedules
 from sexton_records.state import OVERLAP_OF, OVERLAPS
-from sexton_records.tasks import check_task
+from sexton_records.tasks import canonical_task
 from sexton_records.times import read_duration, wire_duration
 
 Word = TypeVar("Word")
@@ -77,12 +77,12 @@ def canonical(spec: pb.JobSpec, definition: Definition) -> pb.JobSpec:
     Raises:
         FieldError: its task, labels or description have a value that can't be used.
     """
-    check_task(spec.task)
+    task = canonical_task(spec.task)
     check_description(spec.labels, spec.description)
     return encode_spec(
         definition,
         schedules=encode_schedules(decode_schedules(spec.schedules)),
-        task=spec.task,
+        task=task,
         labels=dict(spec.labels),
         description=spec.description,
     )

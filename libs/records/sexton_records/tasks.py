@@ -23,7 +23,8 @@ MAX_PATH: Final = 4_096
 MAX_ENV: Final = 200
 MAX_ENV_BYTES: Final = 32 * 1024
 """All variables or headers of a task together."""
-MAX_JSON_DEPTH: Final = 100
+MAX_JSON_DEPTH: Final = 28
+"""What a job file can hold below the job's own levels."""
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -57,6 +58,26 @@ def check_task(task: pb.Task) -> None:
         raise PolicyError("task", "nothing", "one of python, shell and http")
 
 
+def canonical_task(task: pb.Task) -> pb.Task:
+    """Returns the task in the one form in which equal ones are equal: as job files write it.
+
+    Raises:
+        FieldError: as `check_task`.
+    """
+    check_task(task)
+    written = pb.Task()
+    written.CopyFrom(task)
+    if written.HasField("http"):
+        written.http.method = written.http.method or "POST"
+    elif written.python.args_json:
+        args = json.loads(written.python.args_json)
+        text = json.dumps(args, sort_keys=True, separators=(",", ":")) if args else ""
+        if len(text) > MAX_ARGS_BYTES:
+            raise PolicyError("task.args", f"{len(text):,} bytes", f"at most {MAX_ARGS_BYTES:,}")
+        written.python.args_json = text
+    return written
+
+
 def check_json_object(field: str, text: str) -> None:
     """Checks a JSON object of bounded size and depth, with unique names and no NaN.
 
@@ -73,7 +94,11 @@ def check_json_object(field: str, text: str) -> None:
         raise PolicyError(field, f"{deepest} levels", f"at most {MAX_JSON_DEPTH} levels of nesting")
     try:
         value = json.loads(
-            text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
+            text,
+            object_pairs_hook=_unique,
+            parse_constant=_no_constant,
+            parse_float=_finite,
+            parse_int=_of_64_bits,
         )
         json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text
     except ValueError as error:
@@ -161,6 +186,13 @@ def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text} is too large")
+    return number
+
+
+def _of_64_bits(text: str) -> int:
+    number = int(text)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"{text} does not fit 64 bits")
     return number
 
 

@@ -136,6 +136,15 @@ def test_what_the_sdk_defines_is_written_and_read_as_the_same(spec):
     assert messages_of(load(written("team/a", message))) == {"team/a": message}
 
 
+@pytest.mark.parametrize("args", [{"n": 2**63 - 1, "m": -(2**63)}, {"a": [[[[[{"b": []}]]]]]}])
+def test_the_largest_arguments_of_the_wire_are_written_and_read_as_the_same(args):
+    deepest = args
+    for _ in range(20):
+        deepest = {"a": deepest}
+    message = stored(spec_message(JobSpec(task=PythonTask("report", deepest))))
+    assert messages_of(load(written("team/a", message))) == {"team/a": message}
+
+
 def test_what_the_sdk_leaves_out_is_what_a_file_leaves_out():
     assert (
         stored(spec_message(JobSpec(task=ShellTask("true"))))
@@ -169,6 +178,12 @@ values = st.recursive(
 @given(st.dictionaries(st.text(string.ascii_letters, max_size=5), values, max_size=4))
 def test_what_is_written_as_yaml_is_read_back_as_it_was(value):
     assert read(yaml_text({"value": value}), "written").value == {"value": value}
+
+
+@pytest.mark.parametrize("text", ["A\x85", "a b\u2028c", "x\n\u2029y", "\x85"])
+def test_breaks_that_only_old_yaml_knows_are_kept(text):
+    value = {"value": {text: text}}
+    assert read(yaml_text(value), "written").value == value
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))

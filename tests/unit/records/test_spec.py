@@ -237,6 +237,16 @@ REFUSED = {
         pb.JobSpec(task=pb.Task(python=pb.PythonTask(task="report", args_json='{"a":1e999}'))),
         "1e999 is too large",
     ),
+    "args with a number beyond 64 bits": (
+        pb.JobSpec(task=pb.Task(python=pb.PythonTask(task="a", args_json=f'{{"a":{2**63}}}'))),
+        "9223372036854775808 does not fit 64 bits",
+    ),
+    "args deeper than a file": (
+        pb.JobSpec(
+            task=pb.Task(python=pb.PythonTask(task="a", args_json='{"a":' * 29 + "1" + "}" * 29))
+        ),
+        "29 levels",
+    ),
     "args with half a character": (
         pb.JobSpec(task=pb.Task(python=pb.PythonTask(task="a", args_json='{"a":"\\ud800"}'))),
         "surrogates not allowed",
@@ -253,3 +263,25 @@ def test_a_definition_that_cannot_be_used_is_refused_with_what_would_be_right(na
     spec, said = REFUSED[name]
     with pytest.raises(FieldError, match=said):
         codec.canonical(spec, decode(spec))
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        (
+            pb.Task(python=pb.PythonTask(task="a", args_json='{ "b" : [1, 2.50],\n"a":"\u00fc"}')),
+            pb.Task(python=pb.PythonTask(task="a", args_json='{"a":"\\u00fc","b":[1,2.5]}')),
+        ),
+        (
+            pb.Task(python=pb.PythonTask(task="a", args_json="{ }")),
+            pb.Task(python=pb.PythonTask(task="a")),
+        ),
+        (
+            pb.Task(http=pb.HttpTask(url="http://a/")),
+            pb.Task(http=pb.HttpTask(url="http://a/", method="POST")),
+        ),
+    ],
+)
+def test_equal_tasks_are_kept_in_one_form(sent: pb.Task, kept: pb.Task) -> None:
+    spec = pb.JobSpec(task=sent)
+    assert codec.canonical(spec, decode(spec)).task == kept

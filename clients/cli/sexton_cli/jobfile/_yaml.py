@@ -17,8 +17,8 @@ MAX_BYTES: Final = 10 << 20
 MAX_DEPTH: Final = 32
 """Levels of nesting; a job has seven."""
 MAX_NODES: Final = 500_000
-MAX_DIGITS: Final = 18
-"""Of a number; 64 bits hold them."""
+MAX_DIGITS: Final = 20
+"""Of a number, with its sign: 64 bits hold no more."""
 
 Path: TypeAlias = tuple[str | int, ...]
 
@@ -184,8 +184,8 @@ class _Reader:
         if text in _WORDS:
             return _WORDS[text]
         if _INTEGER.fullmatch(text):
-            if len(text) > MAX_DIGITS:
-                self._fail(place, f"{text[:40]} has too many digits; at most {MAX_DIGITS}")
+            if len(text) > MAX_DIGITS or not -(2**63) <= int(text) < 2**63:
+                self._fail(place, f"{text[:40]} does not fit 64 bits; put it in quotes")
             return int(text)
         if _FLOAT.fullmatch(text):
             number = float(text)
