@@ -102,6 +102,8 @@ class FullAtCommit:
     """An environment, or a transaction of it, whose commits find no room until told otherwise."""
 
     full = True
+    too_late = False
+    """Whether the commit has become durable when it says that there was no room."""
 
     def __init__(self, real: Any) -> None:
         self._real = real
@@ -113,6 +115,8 @@ class FullAtCommit:
         return FullAtCommit(self._real.begin(write=write))
 
     def commit(self) -> None:
+        if FullAtCommit.too_late:
+            self._real.commit()
         if FullAtCommit.full:
             raise OSError(errno.EDQUOT, "Disk quota exceeded")
         self._real.commit()
@@ -136,6 +140,17 @@ async def test_a_commit_that_found_no_room_is_in_no_history_and_can_be_repeated(
     await disk.write(step, use_reserve=False)
     assert history.lines == [b"one\n"]
     assert disk.usage().keys == 20
+    await disk.close()
+
+
+async def test_no_room_is_not_believed_of_a_commit_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = LmdbDisk.open(tmp_path, SMALL)
+    monkeypatch.setattr(disk._writer, "_env", FullAtCommit(disk._writer._env))
+    monkeypatch.setattr(FullAtCommit, "too_late", True)
+    with pytest.raises(DiskFailedError):
+        await disk.write(batch(1), use_reserve=False)
     await disk.close()
 
 
