@@ -285,3 +285,11 @@ def test_a_definition_that_cannot_be_used_is_refused_with_what_would_be_right(na
 def test_equal_tasks_are_kept_in_one_form(sent: pb.Task, kept: pb.Task) -> None:
     spec = pb.JobSpec(task=sent)
     assert codec.canonical(spec, decode(spec)).task == kept
+
+
+def test_what_starts_at_most_once_is_attempted_once_whatever_else_is_said_of_retries() -> None:
+    spec = pb.JobSpec(
+        task=SHELL, delivery=pb.DELIVERY_AT_MOST_ONCE, retry=pb.Retry(max_deliveries=5)
+    )
+    run = decode(spec).run
+    assert (run.retries.max_attempts, run.max_deliveries) == (1, 5)

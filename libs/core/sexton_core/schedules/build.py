@@ -117,15 +117,11 @@ class JobSchedule:
 
     def excluded_at(self, t: Instant) -> Span | None:
         """Returns the calendar that takes `t` away, None where none does or nobody asks for `t`."""
-        found = None
-        for part in self.parts:
-            if not part.exclusions or part.unfiltered.next_after(t - 1) != t:
-                continue
-            span = next((s for e in part.exclusions if (s := e.span(t)) is not None), None)
-            if span is None:
-                return None
-            found = span
-        return None if self.nominal.next_after(t - 1) == t else found
+        if self.nominal.next_after(t - 1) == t:
+            return None
+        asked = (part for part in self.parts if part.unfiltered.next_after(t - 1) == t)
+        spans = (exclusion.span(t) for part in asked for exclusion in part.exclusions)
+        return next((span for span in spans if span is not None), None)
 
 
 def build(spec: AnySpec, job: JobIdentity | None = None) -> JobSchedule:

@@ -318,6 +318,25 @@ def test_ranges_weekdays_and_expressions_are_excluded():
     ]
 
 
+@pytest.mark.parametrize(
+    ("day", "before", "after"),
+    [
+        (date(2026, 3, 29), "2026-03-28T22:30:00Z", "2026-03-29T22:30:00Z"),
+        (date(2026, 10, 25), "2026-10-24T21:30:00Z", "2026-10-25T23:30:00Z"),
+    ],
+)
+@pytest.mark.parametrize("by", ["date", "expression"])
+def test_a_day_on_which_the_clock_jumps_is_excluded_from_midnight_to_midnight(
+    by, day, before, after
+):
+    closed = CalendarSpec(name="closed", dates=(day,))
+    if by == "expression":
+        closed = CalendarSpec(name="closed", crons=(f"* * {day.day} {day.month} *",))
+    schedule = build(cron("30 * * * *", timezone="Europe/Berlin", exclude=(closed,)))
+    assert format_instant(schedule.next_after(parse_instant(before))) == after
+    assert format_instant(schedule.previous_before(parse_instant(after))) == before
+
+
 def test_a_second_schedule_is_passed_over_a_closed_year_at_once():
     closed = CalendarSpec(name="closed", ranges=((date(2027, 1, 1), date(2027, 12, 31)),))
     spec = cron("* * * * * *", exclude=(closed,))
