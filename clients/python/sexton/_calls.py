@@ -115,8 +115,8 @@ class Calls:
                 async for answer in answers:
                     answered = True
                     yield answer
-        except (errors.Unavailable, errors.DeadlineExceeded) as error:
-            if not answered or isinstance(error, errors.Unavailable):
+        except (errors.Unavailable, errors.DeadlineExceeded, errors.Cancelled) as error:
+            if not answered or not isinstance(error, errors.DeadlineExceeded):
                 self._replicas.skip(address)
             raise
 
@@ -148,6 +148,6 @@ class Calls:
 
 
 def _worth_another(error: errors.SextonError, *, idempotent: bool) -> bool:
-    if isinstance(error, errors.OutcomeUnknown | errors.DeadlineExceeded):
-        return idempotent
+    if isinstance(error, errors.OutcomeUnknown | errors.DeadlineExceeded | errors.Cancelled):
+        return idempotent  # a server that stops ends the calls under way as cancelled
     return isinstance(error, errors.Unavailable | errors.Overloaded)

@@ -59,6 +59,7 @@ class RunChanges:
                             for run in await self._ended_meanwhile(missing):
                                 yield run
             except (
+                errors.Cancelled,  # a server that stops ends the calls under way so
                 errors.DeadlineExceeded,
                 errors.Unavailable,
                 errors.Overloaded,

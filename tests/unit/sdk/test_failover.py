@@ -55,6 +55,15 @@ def test_what_did_not_happen_is_tried_again(client, api):
     assert api.calls == ["GetJob"] * 4
 
 
+def test_a_call_that_a_stopping_server_ended_is_made_to_another(client, api):
+    api.fail("GetJob", errors.Cancelled())
+    assert client.jobs.get("nightly").name == "nightly"
+    job = client.jobs.get("nightly")
+    api.fail("UpdateJob", errors.Cancelled(), None)
+    with pytest.raises(errors.Cancelled):
+        client.jobs.update(job, SPEC)
+
+
 def test_a_creation_whose_outcome_is_unknown_is_repeated_with_its_id(client, api):
     api.fail("CreateJob", None, errors.OutcomeUnknown())
     assert client.jobs.create("a", SPEC, request_id="same").version == 1
