@@ -93,7 +93,7 @@ class Owner:
 
     async def _compete(self) -> None:
         await self._connected.wait()
-        while True:
+        while self._competing is not None:  # one that stops must not win what it has given back
             try:
                 lease = await self._keeper.acquire(
                     keys.queue_lease(self._config.shard),

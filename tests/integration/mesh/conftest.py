@@ -10,7 +10,8 @@ from integration.mesh.mesh_process import MeshProcess
 @pytest.fixture(scope="module")
 def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MeshProcess]:
     """A mesh with two of each of its services, but the store, as real processes."""
-    mesh = MeshProcess(tmp_path_factory.mktemp("mesh"), "--workers", "2", "--drain", "10")
+    flags = ("--workers", "2", "--drain", "10", "--history")
+    mesh = MeshProcess(tmp_path_factory.mktemp("mesh"), *flags)
     try:
         yield mesh.start()
     finally:

@@ -6,6 +6,8 @@ judged from its first second on.
 
 from __future__ import annotations
 
+import base64
+import json
 import signal
 import time
 import uuid
@@ -98,6 +100,31 @@ def test_every_worker_is_told_to_stop_under_load_and_lets_its_runs_end(
     workers = [each for each in mesh.processes().values() if each.role == "worker"]
     stop_in_turn(mesh, "more", workers)
     load.check()
+
+
+@pytest.mark.parametrize("role", ["coordinator", "queue"])
+def test_a_lease_that_is_given_back_is_taken_by_another(mesh: MeshProcess, role: str):
+    before = holders(mesh, role)
+    old = mesh.leader(role)
+    mesh.send(old, signal.SIGTERM)
+    mesh.leader(role, after=old)
+    # Its own next question would let nobody lead for the time of the lease.
+    (successor, *_) = holders(mesh, role)[len(before) :]
+    assert successor != before[-1]
+    mesh.replaced(old)
+
+
+def holders(mesh: MeshProcess, role: str) -> list[bytes]:
+    """Gives who has held a role's lease, one after the other, from the store's own history."""
+    key = base64.b64encode(f"leases/{role}/000".encode()).decode()
+    found = []
+    for path in sorted((mesh.data / "history").iterdir()):
+        for line in path.read_text().splitlines():
+            for change in json.loads(line).get("changes", ()):
+                if change["key"] == key and change["before"] is None:
+                    # The lease's record begins with the holder: a tag, a length, 32 characters.
+                    found.append(base64.b64decode(change["after"]["value"])[2:34])
+    return found
 
 
 def stop_in_turn(mesh: MeshProcess, job: str, processes: list[Process]) -> None:
