@@ -1,8 +1,12 @@
-"""Answers to renewals come in any order."""
+"""What a holder may count on when answers come late, or by a detour."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from sexton.errors import OutcomeUnknown, Unavailable
 from sexton_runtime.kv.client import StoreClient
+from sexton_runtime.kv.types import Acquired, Lease
 
 from .world import World
 
@@ -18,5 +22,32 @@ def test_a_late_answer_to_an_early_renewal_shortens_nothing() -> None:
             assert round(held.remaining_s(), 3) == 8.0
             held.extend(now_ns - 3_000_000_000)
             assert round(held.remaining_s(), 3) == 8.0
+
+    world.tell(story)
+
+
+def test_a_lease_whose_grant_was_not_answered_counts_only_what_the_store_says_is_left() -> None:
+    world = World()
+
+    async def story(client: StoreClient) -> None:
+        async with world.keeper("member", client) as keeper:
+            own = Lease("demo/bell", keeper.holder, 5, 10_000, b"", 4_000)
+            answers: list[Any] = [OutcomeUnknown(), Acquired(False, own, 1)]
+
+            async def acquire_lease(*_arguments: Any, **_options: Any) -> Acquired:
+                answer = answers.pop(0)
+                if isinstance(answer, Exception):
+                    raise answer
+                assert isinstance(answer, Acquired)
+                return answer
+
+            async def renew_leases(*_arguments: Any) -> None:
+                raise Unavailable
+
+            client.acquire_lease = acquire_lease  # type: ignore[method-assign]
+            client.renew_leases = renew_leases  # type: ignore[method-assign, assignment]
+            held = await keeper.acquire("demo/bell", ttl_s=10.0)
+            assert held.token == 5
+            assert round(held.remaining_s(), 3) == 3.2
 
     world.tell(story)
