@@ -79,11 +79,18 @@ class Timeline:
         return None
 
     def due(self, nominal: Instant) -> Instant:
-        """Returns when the start of a nominal time is due: not before it, and before the next."""
-        jitter_ns = self.stretch(nominal).definition.jitter_ns
-        if not jitter_ns:
+        """Returns when the start of a nominal time is due: not before it, and before the next.
+
+        An edit does not draw the delay anew, which would put a start that still waits into the
+        past; it can only bring it forward to just before the next nominal time.
+        """
+        _, until, definition = self.stretch(nominal)
+        if not definition.jitter_ns or definition.schedule is None:
             return nominal
-        return nominal + delay_of(self._uid, nominal, jitter_ns, self.next_after(nominal))
+        own = definition.schedule.next_after(nominal)
+        due = nominal + delay_of(self._uid, nominal, definition.jitter_ns, own)
+        following = own if until == MAX_INSTANT else self.next_after(nominal)
+        return due if following is None else min(due, following - 1)
 
     def first_due_from(self, t: Instant) -> Instant | None:
         """Returns the first nominal time whose start is due at `t` or later."""

@@ -6,6 +6,7 @@ from unit.core.policy.world import Listed, World, definition, job_of, with_calen
 from sexton_core.errors import IllegalChange, NeverFiresError, PolicyError
 from sexton_core.instants import HOUR, MINUTE, SECOND
 from sexton_core.policy import CatchUp, create, delete, edit
+from sexton_core.policy.timeline import Timeline
 from sexton_core.words import CatchUpPolicy, Decision, Overlap, ResumeMode
 
 TENS = Listed(range(10, 1_000, 10))
@@ -42,6 +43,22 @@ def test_an_edit_takes_effect_from_now_and_fires_nothing_in_the_past() -> None:
     assert world.fired() == [10, 15, 20]
     assert [run.version for run in world.runs] == [1, 2, 2]
     world.check_conservation()
+
+
+@pytest.mark.parametrize("next_s", [31, 45, 100])
+def test_an_edit_never_puts_a_start_that_jitter_still_delays_into_the_past(next_s: int) -> None:
+    minutes = Listed(range(60, 3_601, 60))
+    delayed = 0
+    for nominal_s in range(60, 3_000, 60):
+        world = World(job_of(minutes, jitter_ns=HOUR), now_s=nominal_s - 1)
+        nominal = nominal_s * SECOND
+        was_due = Timeline(world.job, world.state.rules).due(nominal)
+        world.sleep(31)
+        world.edit(Listed([nominal_s + next_s]), jitter_ns=HOUR)
+        due = Timeline(world.job, world.state.rules).due(nominal)
+        assert due == min(was_due, (nominal_s + next_s) * SECOND - 1)
+        delayed += due > world.now
+    assert delayed > 10
 
 
 def test_what_was_due_before_an_edit_stays_with_the_old_definition() -> None:
