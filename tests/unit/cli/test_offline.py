@@ -221,6 +221,10 @@ def test_an_outage_is_caught_up_as_declared():
     assert none.count(Decision.MISSED) == 3
 
 
+def test_an_outage_has_its_beginning_and_not_its_end():
+    assert started(follow(outages=[(60, 90)], minutes=2)) == [(30, 30), (90, 90), (120, 120)]
+
+
 def test_a_long_run_is_skipped_over_waited_for_or_stopped_as_declared():
     skipping = follow(run_time=45, minutes=3)
     assert started(skipping) == [(30, 30), (90, 90), (150, 150)]

@@ -56,7 +56,7 @@ class CalendarIntervalWalls:
 
     def at_or_before(self, wall: int) -> int | None:
         """Returns the last wall time not later than `wall`."""
-        index = self._index(wall) + 1
+        index = self._index(wall)
         while not self._beyond(index):
             found = self._wall(index)
             if found is not None and found <= wall:
