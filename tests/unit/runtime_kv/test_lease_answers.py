@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from sexton.errors import OutcomeUnknown, Unavailable
@@ -49,5 +50,25 @@ def test_a_lease_whose_grant_was_not_answered_counts_only_what_the_store_says_is
             held = await keeper.acquire("demo/bell", ttl_s=10.0)
             assert held.token == 5
             assert round(held.remaining_s(), 3) == 3.2
+
+    world.tell(story)
+
+
+def test_a_lease_that_went_before_its_standby_could_watch_is_asked_for_at_once() -> None:
+    world = World()
+
+    async def story(client: StoreClient) -> None:
+        async with world.keeper("member", client) as keeper:
+            gone = Lease("demo/bell", "another", 5, 60_000, b"", 60_000)
+            really = client.acquire_lease
+            answers = [Acquired(False, gone, 1)]
+
+            async def acquire_lease(*arguments: Any, **options: Any) -> Acquired:
+                return answers.pop() if answers else await really(*arguments, **options)
+
+            client.acquire_lease = acquire_lease  # type: ignore[method-assign]
+            async with asyncio.timeout(2):
+                held = await keeper.acquire("demo/bell", ttl_s=10.0)
+            assert held.still_held()
 
     world.tell(story)
