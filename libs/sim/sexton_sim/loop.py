@@ -380,7 +380,10 @@ class SimLoop(RefusingLoop):
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Tells of an error that nobody awaits; one of a dead process does not count."""
-        owner = getattr(context.get("future") or context.get("task"), "process", None)
+        subject = context.get("future") or context.get("task")
+        owner = getattr(subject, "process", None)
+        for child in getattr(subject, "_children", ()):  # what asyncio.gather waits for
+            owner = owner or getattr(child, "process", None)
         if not (owner or PROCESS.get(self.system)).alive or self._closed:
             return
         if self._exception_handler is not None:

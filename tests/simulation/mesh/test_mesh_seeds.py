@@ -32,7 +32,7 @@ FORMERLY_FAILING = (
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))
 def test_every_promise_holds(seed: int) -> None:
-    outcome = run(seed, plan_of(seed))
+    outcome = run(seed, plan_of(seed, duration_s=10))
     assert outcome.verdict.ok, f"seed {seed}: {outcome.verdict}"
 
 

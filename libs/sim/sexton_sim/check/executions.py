@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from sexton_core.words import RunState
+from sexton.v1 import run_pb2
 from sexton_records import keys
 from sexton_sim.check.settling import Run, RunKey
 from sexton_sim.check.verdict import Verdict
@@ -21,6 +21,13 @@ _STANDSTILL = frozenset({"sleep", "wake"})
 _BROKEN = frozenset(
     {"cut", "mend", "rough", "crash", "exit", "stop", "suspend", "resume", "reset", "healed"}
 )
+
+
+_BY_ITSELF = {
+    run_pb2.ATTEMPT_STATE_SUCCEEDED: "succeeded",
+    run_pb2.ATTEMPT_STATE_FAILED: "failed",
+}
+"""What a task comes to by itself, and says so. What stops it has the last word about the others."""
 
 
 @dataclass(slots=True)
@@ -138,10 +145,9 @@ def _check_reported(
             for execution in found.get(run_key, ())
             if execution.ended is not None
         }
-        for token, commit in run.reported.items():
+        for token, (commit, state) in run.reported.items():
             verdict.checked["S11"] += 1
             end = ends.get(token)
-            succeeded = run.ended is commit and run.state is RunState.SUCCEEDED
             if end is None or end.at_ns > commit.begun_ns:
                 verdict.violate(
                     "S11",
@@ -149,10 +155,10 @@ def _check_reported(
                     f"task had ended under it",
                     [commit, end],
                 )
-            elif succeeded != (end.facts["how"] == "succeeded"):
+            elif state in _BY_ITSELF and _BY_ITSELF[state] != end.facts["how"]:
                 verdict.violate(
                     "S11",
-                    f"run {run_key[1]} is {run.state} under token {token}, and its task says "
-                    f"otherwise",
+                    f"run {run_key[1]} was completed under token {token} as "
+                    f"{_BY_ITSELF[state]}, and its task says otherwise",
                     [commit, end],
                 )

@@ -51,6 +51,8 @@ class MeshCommit(NamedTuple):
     revision: int
     mesh_ns: int
     begun_ns: int
+    durable_ns: int
+    """It was seen by nobody before `begun_ns`, by everybody after this."""
     compares: tuple[Compare, ...]
     changes: dict[bytes, list[Changed]]
     """By the first part of the key, with its slash."""
@@ -95,6 +97,7 @@ class MeshLog:
                     commit.revision,
                     commit.mesh_time_ns,
                     entry.begun_ns or 0,
+                    entry.durable_ns or 0,
                     commit.compares,
                     changes,
                 )

@@ -105,12 +105,13 @@ class _Truth:
             f"{run_id}": run
             for (_, run_id), run in runs.items()
         }
-        self._jobs: dict[str, list[tuple[int, Any]]] = {}
+        self._jobs: dict[str, list[tuple[int, int, Any]]] = {}
         for commit in log.commits:
             for changed in commit.of(keys.JOBS):
                 namespace, job = keys.parse_job_key(changed.key)
                 name = f"namespaces/{namespace}/jobs/{job}"
-                self._jobs.setdefault(name, []).append((commit.begun_ns, changed.after))
+                told = (commit.begun_ns, commit.durable_ns, changed.after)
+                self._jobs.setdefault(name, []).append(told)
 
     def lost(self, call: Call) -> str:
         """Says what of an acknowledged call is not in the log; empty: nothing."""
@@ -137,7 +138,7 @@ class _Truth:
         return ""
 
     def _version(self, result: dict[str, Any], end_ns: int) -> str:
-        for begun_ns, record in self._jobs.get(result["name"], ()):
+        for begun_ns, _, record in self._jobs.get(result["name"], ()):
             if record is None or begun_ns > end_ns:
                 continue
             if (record.uid, record.version) == (result["uid"], result["version"]):
@@ -147,16 +148,16 @@ class _Truth:
     def _was(self, name: str, end_ns: int, uid: str) -> bool:
         return any(
             begun_ns <= end_ns and record is not None and record.uid == uid
-            for begun_ns, record in self._jobs.get(name, ())
+            for begun_ns, _, record in self._jobs.get(name, ())
         )
 
     def _between(self, name: str, since_ns: int, until_ns: int) -> list[Any]:
         """Gives all that a job was in a time, beginning with what it was before."""
         records: list[Any] = [None]
-        for begun_ns, record in self._jobs.get(name, ()):
+        for begun_ns, durable_ns, record in self._jobs.get(name, ()):
             if begun_ns > until_ns:
                 break
-            records = [record] if begun_ns < since_ns else [*records, record]
+            records = [record] if durable_ns < since_ns else [*records, record]
         return records
 
     def _made(self, name: str, end_ns: int) -> str:

@@ -39,8 +39,10 @@ class Run:
     record: pb.RunRecord
     tokens: dict[int, int] = field(default_factory=dict)
     """When, on the recorder's clock, each attempt's assignment was being committed."""
-    reported: dict[int, MeshCommit] = field(default_factory=dict)
-    """Where each attempt's end was recorded that its worker had reported."""
+    reported: dict[int, tuple[MeshCommit, run_pb2.AttemptState.ValueType]] = field(
+        default_factory=dict
+    )
+    """Where each attempt's end was recorded that its worker had reported, and as what."""
     ended: MeshCommit | None = None
 
     @property
@@ -260,7 +262,7 @@ def _note_report(
 ) -> None:
     held = STATE_OF[before.state] in WITH_WORKER
     if held and after.attempts and after.attempts[-1].state not in _UNCOUNTED:
-        run.reported[token] = commit
+        run.reported[token] = (commit, after.attempts[-1].state)
 
 
 def _live_token(changed: Changed) -> int:
