@@ -242,6 +242,10 @@ class MemoryApi(
                 for name, run in sorted(self.runs.items(), reverse=True)
                 if name.startswith(f"{request.parent}/" if request.parent else "")
                 and (not request.states or run.state in request.states)
+                and (
+                    not run.HasField("end_time")
+                    or run.end_time.ToNanoseconds() >= request.after_time.ToNanoseconds()
+                )
             ]
             page, token = self._page(found, request)
             return scheduler_pb2.ListRunsResponse(runs=page, next_page_token=token)

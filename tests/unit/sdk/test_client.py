@@ -233,6 +233,22 @@ def test_an_end_that_happens_while_the_stream_is_broken_is_seen(client, api):
 
 
 @pytest.mark.slow
+def test_a_run_that_comes_and_goes_while_the_stream_is_broken_is_seen_once(client, api):
+    changes = client.runs.watch(job="nightly", timeout_s=5)
+    first = client.jobs.trigger("nightly").run
+    assert next(changes).id == first.id
+    for _ in range(2):
+        api.cut()
+        short = client.jobs.trigger("nightly").run
+        api.end(f"namespaces/default/jobs/nightly/runs/{short.id}")
+        change = next(changes)
+        assert (change.id, change.state) == (short.id, RunState.SUCCEEDED)
+    api.end(f"namespaces/default/jobs/nightly/runs/{first.id}")
+    assert next(changes).id == first.id
+    changes.close()
+
+
+@pytest.mark.slow
 def test_a_stream_that_says_nothing_is_sought_elsewhere(client, api, monkeypatch, address):
     monkeypatch.setattr("sexton._watching._STREAM_S", 0.1)
     never = threading.Event()
