@@ -216,6 +216,17 @@ def test_a_hashed_day_exists_in_every_month() -> None:
         assert spec.day.mask.bit_length() - 1 <= 28
 
 
+@pytest.mark.parametrize(("item", "values"), [("H/90", range(60)), ("H(10-12)/9", range(10, 13))])
+def test_a_hashed_step_beyond_its_values_leaves_one_of_them(item: str, values: range) -> None:
+    found = set()
+    for job in range(500):
+        spec = parse(f"{item} * * * *", seed=f"default/job-{job}")
+        assert isinstance(spec, CronSpec)
+        assert spec.minute.mask.bit_count() == 1
+        found.add(spec.minute.mask.bit_length() - 1)
+    assert found == set(values)
+
+
 def test_a_hash_spreads_evenly() -> None:
     counts = [0] * 60
     for job in range(6_000):
