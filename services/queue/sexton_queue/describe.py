@@ -19,7 +19,7 @@ def describe(machine: Machine, owner_token: int, now: Now) -> queue_pb2.Describe
     return queue_pb2.DescribeQueuesResponse(
         owner_token=owner_token,
         queues=[_queue(machine, name, live, now) for name in sorted(names)],
-        sessions=[_session(session, now) for session in sessions],
+        sessions=[_session(machine, session, now) for session in sessions],
     )
 
 
@@ -40,7 +40,7 @@ def _queue(machine: Machine, name: str, sessions: list[Session], now: Now) -> qu
     )
 
 
-def _session(session: Session, now: Now) -> queue_pb2.SessionInfo:
+def _session(machine: Machine, session: Session, now: Now) -> queue_pb2.SessionInfo:
     record = session.record
     return queue_pb2.SessionInfo(
         session=session.id,
@@ -50,7 +50,7 @@ def _session(session: Session, now: Now) -> queue_pb2.SessionInfo:
         kinds=record.kinds,
         slots=record.slots,
         running=len(session.runs),
-        silent_ms=(now.boot - session.heard) // MILLISECOND,
+        silent_ms=machine.sessions.silence(session, now.boot) // MILLISECOND,
         connected=session.stream is not None,
         draining=session.draining,
         software_version=record.software_version,

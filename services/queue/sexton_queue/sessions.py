@@ -135,6 +135,10 @@ class Sessions:
         session.grace_at = MAX_INSTANT
         self.hear(session, boot)
 
+    def silence(self, session: Session, boot: int) -> int:
+        """Tells for how long nothing was heard, from this owner's takeover on."""
+        return boot - (session.deadline - self.times.session)
+
     def hear(self, session: Session, boot: int) -> None:
         """Gives the session its full time again: the worker has just been heard."""
         session.heard = boot

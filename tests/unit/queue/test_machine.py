@@ -7,6 +7,7 @@ from unit.queue.shop import Hand, Shop
 from sexton.v1 import job_pb2, run_pb2
 from sexton_core.instants import SECOND
 from sexton_core.words import RunEvent, RunState
+from sexton_queue.describe import describe
 from sexton_queue.entries import Complete, Report
 from sexton_queue.streams import LeaderStream, Ref
 from sexton_runtime.kv.types import KeyValue, Outcome, TxnResult
@@ -195,6 +196,15 @@ def test_an_attempt_may_be_given_back_after_a_takeover() -> None:
     shop.machine.table.line.max_running["default"] = 0
     shop.pump()
     assert shop.state(run.key) is RunState.WAITING
+
+
+def test_the_silence_of_a_worker_counts_from_the_takeover() -> None:
+    shop = shop_with()
+    at_work(shop)
+    shop.take_over()
+    shop.boot += 3 * SECOND
+    (session,) = describe(shop.machine, shop.owner, shop.now).sessions
+    assert session.silent_ms == 3_000
 
 
 def test_the_time_that_is_left_goes_with_the_assignment() -> None:
