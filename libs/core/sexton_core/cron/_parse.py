@@ -162,7 +162,9 @@ def _parse(text: str, seed: str | None, days: DayRule) -> CronSpec | EveryMacro:
 def _macro(body: str, upper: str) -> str:
     if upper == "@REBOOT":
         raise ScheduleError(
-            "cron", body, "a time: a mesh has no boot to wait for; run it with `sexton trigger`"
+            "cron",
+            body,
+            "a time: a mesh has no boot to wait for; run it with `sexton jobs trigger`",
         )
     if upper not in MACROS:
         known = ", ".join(name.lower() for name in MACROS)

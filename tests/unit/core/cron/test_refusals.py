@@ -65,7 +65,7 @@ NOW = parse_instant("2026-11-29T20:00:00Z")
         ("H( * * * *", "minute", "H(", "0-59"),
         ("1000000000000 * * * *", "minute", "1000000000000", "0-59"),
         ("*/1000000000000 * * * *", "minute", "*/1000000000000", "0-59"),
-        ("@reboot", "cron", "@reboot", "sexton trigger"),
+        ("@reboot", "cron", "@reboot", "sexton jobs trigger"),
         ("@fortnightly", "cron", "@fortnightly", "@weekly"),
         ("@every", "@every", "", "90s"),
         ("@every 0s", "@every", "0s", "at least 1s"),
