@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from sexton.task import TaskRegistry
 from sexton_runtime.config import ConfigError, Sources
 from sexton_worker.__main__ import main
 from sexton_worker.config import WorkerConfig
+from sexton_worker.executors.local import LocalExecutor
 
 
 def load(**flags: str) -> WorkerConfig:
@@ -49,3 +51,15 @@ def test_what_can_not_be_used_is_named(flags: dict[str, str], said: str) -> None
 def test_wrong_flags_end_it_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--slots", "5"], program="sexton worker") == 2
     assert "sexton worker: worker.queue: is missing; set --queue" in capsys.readouterr().err
+
+
+async def test_an_executor_that_could_not_start_removes_nothing_where_it_stands(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "precious").touch()
+    executor = LocalExecutor(TaskRegistry(), scratch=tmp_path / "absent", mark="mark")
+    with pytest.raises(FileNotFoundError):
+        await executor.start(None)
+    await executor.stop()
+    assert (tmp_path / "precious").exists()

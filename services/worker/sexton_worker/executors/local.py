@@ -95,7 +95,8 @@ class LocalExecutor:
             self._dead.clear()
             await self._dead.wait()
         self._shim.stop()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        if self._scratch != Path():  # not started: that would be the folder we are in
+            shutil.rmtree(self._scratch, ignore_errors=True)
 
     def begin(self, order: Order) -> None:
         """Begins an attempt where it belongs."""
