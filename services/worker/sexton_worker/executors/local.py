@@ -83,8 +83,8 @@ class LocalExecutor:
     async def start(self, listener: Listener) -> None:
         """Starts the shim and makes the folder for scratch folders."""
         self._listener = listener
-        self._in_process = InProcessExecutor(self, asyncio.get_running_loop())
         self._scratch = Path(tempfile.mkdtemp(prefix="sexton-worker-", dir=self._scratch_in))
+        self._in_process = InProcessExecutor(self, asyncio.get_running_loop())
         self._shim.start(self._scratch)
 
     async def stop(self) -> None:
