@@ -480,6 +480,6 @@ def _completion(attempt: Attempt, ended: Ended, now: Instant) -> Completion:
 
 def _stopped(ended: Ended, kind: str, message: str) -> Ended:
     said = ": ".join(filter(None, (ended.kind, ended.message)))
-    return Ended.failure(
-        kind, f"{message} ({said})" if said else message, ended.detail, ended.output_tail
-    )
+    if message and said:
+        said = f"{message} ({said})"
+    return Ended.failure(kind, said or message, ended.detail, ended.output_tail)

@@ -74,8 +74,8 @@ class Rig:
     def fatal(self) -> str:
         return self.machine.fatal
 
-    def cancel(self, token: int, *, terminate: bool = False) -> None:
-        self.machine.stop(Stop(ref(token), terminate, "by hand"), self.now)
+    def cancel(self, token: int, *, terminate: bool = False, reason: str = "by hand") -> None:
+        self.machine.stop(Stop(ref(token), terminate, reason), self.now)
 
 
 @pytest.fixture
@@ -356,6 +356,14 @@ def test_a_cancel_asks_and_then_kills(connected: Rig) -> None:
     connected.connect()
     assert completion_of(connected, Ended.failure("signal 9", "it was ended by signal 9")) == (
         EndState.CANCELLED, "cancelled", "by hand (signal 9: it was ended by signal 9)",
+    )  # fmt: skip
+
+
+def test_a_cancel_without_a_reason_says_how_the_attempt_ended(connected: Rig) -> None:
+    connected.assign(1)
+    connected.cancel(1, reason="")
+    assert completion_of(connected, Ended.failure("signal 15", "it was ended by signal 15")) == (
+        EndState.CANCELLED, "cancelled", "signal 15: it was ended by signal 15",
     )  # fmt: skip
 
 

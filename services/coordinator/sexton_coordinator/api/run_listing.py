@@ -25,7 +25,7 @@ from sexton_coordinator.api.run_order import Candidate, RunOrder
 from sexton_coordinator.api.tokens import make_token, read_token
 from sexton_coordinator.jobs_store import get_all
 from sexton_coordinator.mesh import Mesh
-from sexton_core.instants import Instant
+from sexton_core.instants import Instant, format_instant
 from sexton_core.runs.table import LIVE
 from sexton_core.words import RunState
 from sexton_records.runs import STATE_OF, run_message
@@ -191,7 +191,8 @@ def _filter(request: api.ListRunsRequest, parent: Name | None) -> Filter:
     if request.HasField("before_time"):
         before = checks.instant("before_time", request.before_time)
         if before <= after:
-            raise InvalidArgument("before_time", before, "a time later than after_time")
+            expected = f"a time later than after_time, {format_instant(after)}"
+            raise InvalidArgument("before_time", format_instant(before), expected)
     return Filter(
         namespace=parent.namespace if parent is not None else "",
         states=frozenset(request.states),

@@ -400,3 +400,14 @@ def test_a_page_token_serves_its_own_query_only() -> None:
                     await call(request)
 
     story(scenario, lasts_s=100)
+
+
+def test_times_in_a_refusal_can_be_read() -> None:
+    async def scenario(world: World) -> None:
+        same = Timestamp(seconds=5)
+        with pytest.raises(errors.InvalidArgument, match="'1970-01-01T00:00:05Z' can't be used"):
+            await world.runs_api.ListRuns(
+                api.ListRunsRequest(parent=NS, after_time=same, before_time=same)
+            )
+
+    story(scenario)
