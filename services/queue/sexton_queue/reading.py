@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from itertools import islice
 from typing import Final
 
-from sexton.errors import SextonError
+from sexton.errors import SextonError, TooLarge
 from sexton_queue.entries import Complete, Now
 from sexton_queue.line import Refill
 from sexton_queue.machine import Machine
@@ -81,8 +82,8 @@ class Reading:
             async for kv in self._scan(keys.running_prefix(self._shard), keys_only=True)
         ]
         for first in range(0, len(handles), BATCH):
-            snapshot = await self._store.get(handles[first : first + BATCH])
-            self._table.observe((kv for kv in snapshot.kvs if kv.create_revision), self._now())
+            found = await self._groups([(handle,) for handle in handles[first : first + BATCH]])
+            self._table.observe((kv for (kv,) in found if kv.create_revision), self._now())
 
     async def _find_lanes(self) -> None:
         prefix = keys.active_prefix(self._shard)
@@ -159,13 +160,11 @@ class Reading:
     async def _reread(self, done: Callable[[], object]) -> None:
         stale = list(self._table.stale.values())[:BATCH]
         try:
-            handles = [entry.key for entry in stale]
-            snapshot = await self._store.get(
-                [*handles, *(ended_run_key(entry.record) for entry in stale)]
+            found = await self._groups(
+                [(entry.key, ended_run_key(entry.record)) for entry in stale]
             )
             now = self._now()
-            for index, entry in enumerate(stale):
-                handle, ended = snapshot.kvs[index], snapshot.kvs[len(stale) + index]
+            for entry, (handle, ended) in zip(stale, found, strict=True):
                 self._table.reread(entry.key, handle, ended, now)
         except LASTING:
             raise
@@ -180,11 +179,11 @@ class Reading:
         count = min(len(self._table.questions), BATCH)
         questions = [self._table.questions.popleft() for _ in range(count)]
         try:
-            states = [self._state_key(question.key) for question in questions]
-            found = await self._store.get([*(question.key for question in questions), *states])
+            found = await self._groups(
+                [(question.key, self._state_key(question.key)) for question in questions]
+            )
             ended: dict[bytes, list[Question]] = {}
-            for index, question in enumerate(questions):
-                handle, state = found.kvs[index], found.kvs[count + index]
+            for question, (handle, state) in zip(questions, found, strict=True):
                 if handle.create_revision:
                     self._table.load(handle, self._now())
                     self._table.ask(question.key, question.ask)
@@ -193,7 +192,7 @@ class Reading:
                 else:
                     _answer_absent(question)
             if ended:
-                for kv in (await self._store.get(list(ended))).kvs:
+                for (kv,) in await self._groups([(key,) for key in ended]):
                     _answer_from(kv, ended[kv.key])
         except LASTING:
             raise
@@ -203,6 +202,17 @@ class Reading:
         finally:
             self._asking = False
         done()
+
+    async def _groups(self, groups: Sequence[tuple[bytes, ...]]) -> list[tuple[KeyValue, ...]]:
+        """Reads groups of keys, each from one snapshot; fewer at once where they are too large."""
+        try:
+            found = iter((await self._store.get([key for group in groups for key in group])).kvs)
+        except TooLarge:
+            if len(groups) == 1:
+                raise
+            half = len(groups) // 2
+            return [*await self._groups(groups[:half]), *await self._groups(groups[half:])]
+        return [tuple(islice(found, len(group))) for group in groups]
 
     def _state_key(self, handle: bytes) -> bytes:
         uid = keys.parse_handle_key(handle).uid

@@ -8,6 +8,7 @@ from simulation.queue.worker import Worker
 
 from sexton.errors import NotLeader
 from sexton.internal.v1 import queue_pb2
+from sexton.v1 import job_pb2
 from sexton_core.words import RunState
 
 S = 1_000_000_000
@@ -125,5 +126,22 @@ def test_a_graceful_stop_without_a_store_ends() -> None:
         began = mesh.now
         await mesh.processes[first].spawn(mesh.queues[first].lifecycle.stop())
         assert mesh.now - began < 15 * S
+
+    Mesh().run(scenario)
+
+
+def test_more_running_than_one_answer_of_the_store_can_hold_is_taken_over() -> None:
+    async def scenario(mesh: Mesh) -> None:
+        Worker(mesh, "worker", slots=200, lasts_s=10)
+        large = job_pb2.Task(shell=job_pb2.ShellTask(command="true " + "x" * 30_000))
+        job = await mesh.job(task=large)
+        for _ in range(15):
+            await mesh.fire_many(job, 10, push=False)
+        await mesh.begun(150)  # 4.5 MB of records
+        first = await mesh.owner()
+        mesh.crash(first)
+        assert await mesh.owner() == other(first)
+        await mesh.until_settled()
+        assert len(mesh.executions) == 150
 
     Mesh().run(scenario)
