@@ -150,6 +150,8 @@ def _task_message(task: jobs.Task) -> pb.Task:
             args = json.dumps(
                 dict(task.args), sort_keys=True, separators=(",", ":"), allow_nan=False
             )
+        except RecursionError:
+            raise InvalidArgument("task.args", "their nesting", "JSON that is less deep") from None
         except (TypeError, ValueError) as error:
             raise InvalidArgument("task.args", task.args, f"JSON ({error})") from None
         return pb.Task(python=pb.PythonTask(task=task.name, args_json="" if args == "{}" else args))

@@ -28,7 +28,7 @@ from sexton import (
     ShortMonth,
 )
 from sexton._spec_messages import spec_message, spec_of
-from sexton.errors import Unimplemented
+from sexton.errors import InvalidArgument, Unimplemented
 from sexton.v1 import job_pb2
 
 WALL = datetime(2026, 12, 24, 18)  # noqa: DTZ001 - a wall time has no zone
@@ -157,3 +157,11 @@ def test_what_a_newer_mesh_says_is_named_instead_of_guessed():
         spec_of(message)
     with pytest.raises(Unimplemented, match="task"):
         spec_of(job_pb2.JobSpec())
+
+
+def test_arguments_that_nest_too_deep_are_refused() -> None:
+    args: dict[str, object] = {}
+    for _ in range(100_000):
+        args = {"a": args}
+    with pytest.raises(InvalidArgument, match=r"task\.args: 'their nesting' can't be used"):
+        spec_message(JobSpec(task=PythonTask("echo", args)))
