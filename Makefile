@@ -34,7 +34,7 @@ demo: $(READY) ## a whole mesh at work, until Ctrl-C (SECONDS=20: kill the leade
 	@$(BIN)/python demos/mesh.py $(if $(SECONDS),--seconds $(SECONDS))
 
 test: $(READY) ## run the tests (no root, no system packages; under 5 minutes)
-	@$(BIN)/python -m pytest -m 'not system'
+	@$(BIN)/python -m pytest -m 'not system' -n auto --maxprocesses 4 --dist loadfile
 
 test-system: $(READY) ## run the tests that need root, strace and a tmpfs (see .ci/run)
 	@$(BIN)/python -m pytest -m system

@@ -7,4 +7,5 @@ def to_stderr() -> None:
     """Sends structlog's lines there; its own default is stdout."""
     import structlog  # noqa: PLC0415 - heavy
 
+    structlog.reset_defaults()  # what else was set may not fit this logger
     structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))

@@ -120,10 +120,12 @@ def holders(mesh: MeshProcess, role: str) -> list[bytes]:
     found = []
     for path in sorted((mesh.data / "history").iterdir()):
         for line in path.read_text().splitlines():
-            for change in json.loads(line).get("changes", ()):
-                if change["key"] == key and change["before"] is None:
-                    # The lease's record begins with the holder: a tag, a length, 32 characters.
-                    found.append(base64.b64decode(change["after"]["value"])[2:34])
+            # The lease's record begins with the holder: a tag, a length, 32 characters.
+            found += [
+                base64.b64decode(change["after"]["value"])[2:34]
+                for change in json.loads(line).get("changes", ())
+                if change["key"] == key and change["before"] is None
+            ]
     return found
 
 
