@@ -119,6 +119,7 @@ def test_lists_are_data_too(sexton, data, mesh):
         False,
     )
     assert job["definition"]["schedule"] == {"cron": "0 3 * * *", "timezone": "Europe/Berlin"}
+    assert "task" not in job["definition"], "it may hold values of variables"
     assert yaml.safe_load(sexton("jobs", "list", "-o", "yaml")[1]) == [job]
     assert sexton("jobs", "list", "-o", "name")[1] == "default/nightly\n"
 

@@ -30,7 +30,7 @@ def show_list(jobs: Iterable[Job], output: ListFormat) -> None:
     if output is ListFormat.NAME:
         for job in found:
             print_line(job.full_name)
-    elif not print_data([job_data(job) for job in found], output):
+    elif not print_data([_listed(job) for job in found], output):
         rows = [
             (
                 job.full_name,
@@ -124,6 +124,14 @@ def job_data(job: Job) -> dict[str, Any]:
         "source": job.source,
         "definition": None if job.spec is None else fields_of(job.spec),
     }
+
+
+def _listed(job: Job) -> dict[str, Any]:
+    """Returns a job as lists have it: without its task, which may hold values of variables."""
+    data = job_data(job)
+    if data["definition"] is not None:
+        data["definition"].pop("task", None)
+    return data
 
 
 def look_around(client: Client, job: str, error: errors.NotFound) -> NotFound:
