@@ -150,10 +150,10 @@ async def test_on_sigterm_streams_end_what_was_begun_is_answered_and_the_exit_is
     store = make_store().start()
     client = connect(store)
     watch = client.stub.Watch(pb.WatchRequest(), metadata=client.metadata)
+    assert (await watch.read()).progress_revision == 0
     commits = client.stub.CommitStream(metadata=client.metadata)
     await commits.write(pb.CommitStreamRequest(sequence=1, txns=[put(b"a")]))
     assert (await commits.read()).results[0].revision == 1
-    assert (await watch.read()).progress_revision == 0
     assert (await watch.read()).revisions[0].revision == 1
 
     store.send(signal.SIGTERM)
