@@ -25,6 +25,12 @@ TWICE = range(1, 4)
 FORMERLY_FAILING = (
     (39, 15, 8, "2026-11-29, queue: an assignment that came too early never came"),
     (1017, 15, 20, "2026-11-29, leader: a trigger that contradicts its job held it up for 30 s"),
+    (
+        103,
+        10,
+        20,
+        "2026-11-29, checker: a session goes on that runs were taken from after the grace",
+    ),
 )
 """(seed, virtual seconds of faults and of quiet, when it was mended and what it had found)."""
 

@@ -176,7 +176,7 @@ class SettlingRules:
     ) -> None:
         was, became = STATE_OF[before.state], STATE_OF[after.state]
         self._verdict.checked["S15"] += 1
-        if after.attempts and after.attempts[-1].state == run_pb2.ATTEMPT_STATE_LOST:
+        if after.attempts and _lost_with_its_session(after.attempts[-1]):
             self._lost_sessions.setdefault(after.attempts[-1].session, commit)
         if (was, became) not in _WAYS:
             self._violate("S15", run_id, f"went from {was} to {became}", commit)
@@ -267,3 +267,14 @@ def _note_report(
 
 def _live_token(changed: Changed) -> int:
     return int(changed.before.token) or changed.revision_before
+
+
+def _lost_with_its_session(attempt: pb.AttemptRecord) -> bool:
+    """Tells whether a session ended with an attempt.
+
+    After the grace a session goes on where one of its runs waits the full time; the others have
+    been taken from it, and it may be given them again when its worker is back and has said what
+    it holds.
+    """
+    lost = attempt.state == run_pb2.ATTEMPT_STATE_LOST
+    return lost and not attempt.error.message.endswith("did not come back in time")
