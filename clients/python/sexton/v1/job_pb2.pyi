@@ -165,6 +165,7 @@ class Job(_message.Message):
     LIVE_RUNS_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
     SOURCE_FIELD_NUMBER: _builtins.int
+    NOTICES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """`namespaces/{namespace}/jobs/{job}`; both ids match `[a-z]([a-z0-9-]{0,61}[a-z0-9])?`."""
     uid: _builtins.str
@@ -207,6 +208,12 @@ class Job(_message.Message):
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Output only, in views FULL and answers to changes: what deserves a second look in this definition."""
 
+    @_builtins.property
+    def notices(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Output only, in views FULL and answers to changes: what stands in the way of its runs at this
+        moment: no worker serves its queue, allows its kind or knows its task; its queue is paused.
+        """
+
     def __init__(
         self,
         *,
@@ -224,10 +231,11 @@ class Job(_message.Message):
         live_runs: _abc.Iterable[_builtins.str] | None = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
         source: _builtins.str = ...,
+        notices: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "cursor_time", b"cursor_time", "next_time", b"next_time", "spec", b"spec", "update_time", b"update_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "cursor_time", b"cursor_time", "etag", b"etag", "live_runs", b"live_runs", "name", b"name", "next_time", b"next_time", "pause_reason", b"pause_reason", "paused", b"paused", "source", b"source", "spec", b"spec", "uid", b"uid", "update_time", b"update_time", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "cursor_time", b"cursor_time", "etag", b"etag", "live_runs", b"live_runs", "name", b"name", "next_time", b"next_time", "notices", b"notices", "pause_reason", b"pause_reason", "paused", b"paused", "source", b"source", "spec", b"spec", "uid", b"uid", "update_time", b"update_time", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -216,6 +216,7 @@ class Run(_message.Message):
     RETRY_OF_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
     TASK_FIELD_NUMBER: _builtins.int
+    PROGRESS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """`namespaces/{namespace}/jobs/{job}/runs/{run}`. The id is a pure function of what asked for the
     run, and its idempotency key.
@@ -276,6 +277,10 @@ class Run(_message.Message):
     def task(self) -> _job_pb2.Task:
         """What it runs; in view FULL."""
 
+    @_builtins.property
+    def progress(self) -> Global___RunProgress:
+        """What the task last said about itself, while it runs; only from GetRun."""
+
     def __init__(
         self,
         *,
@@ -299,14 +304,41 @@ class Run(_message.Message):
         retry_of: _builtins.str = ...,
         traceparent: _builtins.str = ...,
         task: _job_pb2.Task | None = ...,
+        progress: Global___RunProgress | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cancel_request", b"cancel_request", "create_time", b"create_time", "due_time", b"due_time", "end_time", b"end_time", "error", b"error", "nominal_time", b"nominal_time", "not_before_time", b"not_before_time", "task", b"task"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cancel_request", b"cancel_request", "create_time", b"create_time", "due_time", b"due_time", "end_time", b"end_time", "error", b"error", "nominal_time", b"nominal_time", "not_before_time", b"not_before_time", "progress", b"progress", "task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "cancel_request", b"cancel_request", "create_time", b"create_time", "due_time", b"due_time", "end_time", b"end_time", "error", b"error", "failures", b"failures", "job_uid", b"job_uid", "job_version", b"job_version", "name", b"name", "nominal_time", b"nominal_time", "not_before_time", b"not_before_time", "origin", b"origin", "priority", b"priority", "queue", b"queue", "result_json", b"result_json", "retry_of", b"retry_of", "state", b"state", "task", b"task", "traceparent", b"traceparent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "cancel_request", b"cancel_request", "create_time", b"create_time", "due_time", b"due_time", "end_time", b"end_time", "error", b"error", "failures", b"failures", "job_uid", b"job_uid", "job_version", b"job_version", "name", b"name", "nominal_time", b"nominal_time", "not_before_time", b"not_before_time", "origin", b"origin", "priority", b"priority", "progress", b"progress", "queue", b"queue", "result_json", b"result_json", "retry_of", b"retry_of", "state", b"state", "task", b"task", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Run: _TypeAlias = Run  # noqa: Y015
+
+@_typing.final
+class RunProgress(_message.Message):
+    """RunProgress is what a running task says about itself."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FRACTION_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    fraction: _builtins.float
+    """0 to 1; below 0: unknown."""
+    message: _builtins.str
+    """At most 200 characters."""
+    def __init__(
+        self,
+        *,
+        fraction: _builtins.float = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fraction", b"fraction", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunProgress: _TypeAlias = RunProgress  # noqa: Y015
 
 @_typing.final
 class Attempt(_message.Message):

@@ -359,13 +359,34 @@ class ApplyJobsRequest(_message.Message):
     JOBS_FIELD_NUMBER: _builtins.int
     SOURCE_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    PRUNE_FIELD_NUMBER: _builtins.int
+    PRUNE_NAMESPACES_FIELD_NUMBER: _builtins.int
+    PRUNE_KEEP_FIELD_NUMBER: _builtins.int
+    PRUNE_READ_TIME_FIELD_NUMBER: _builtins.int
     source: _builtins.str
     """Name of the file or tool, recorded with each job; at most 200 characters."""
     validate_only: _builtins.bool
     """Validates and tells what would change, and writes nothing."""
+    prune: _builtins.bool
+    """Deletes the jobs of `prune_namespaces` that `source` was the last to apply and that stand
+    neither in this request nor in `prune_keep`. Refused without a source. A job that changed after
+    `prune_read_time` is left alone.
+    """
     @_builtins.property
     def jobs(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.Job]:
         """Name and spec of each; names once. At most 10,000 and 3 MiB."""
+
+    @_builtins.property
+    def prune_namespaces(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Where to prune: namespaces by id; empty: those of the request's jobs."""
+
+    @_builtins.property
+    def prune_keep(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names that stay though they are not in this request: of a file that is sent in parts."""
+
+    @_builtins.property
+    def prune_read_time(self) -> _timestamp_pb2.Timestamp:
+        """Mesh time at which the caller first read what stands there; absent: this call's own."""
 
     def __init__(
         self,
@@ -373,10 +394,14 @@ class ApplyJobsRequest(_message.Message):
         jobs: _abc.Iterable[_job_pb2.Job] | None = ...,
         source: _builtins.str = ...,
         validate_only: _builtins.bool = ...,
+        prune: _builtins.bool = ...,
+        prune_namespaces: _abc.Iterable[_builtins.str] | None = ...,
+        prune_keep: _abc.Iterable[_builtins.str] | None = ...,
+        prune_read_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["prune_read_time", b"prune_read_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["jobs", b"jobs", "source", b"source", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["jobs", b"jobs", "prune", b"prune", "prune_keep", b"prune_keep", "prune_namespaces", b"prune_namespaces", "prune_read_time", b"prune_read_time", "source", b"source", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -389,18 +414,24 @@ class ApplyJobsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     JOBS_FIELD_NUMBER: _builtins.int
+    READ_TIME_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___AppliedJob]:
-        """In the request's order."""
+        """In the request's order; those that were pruned after them."""
+
+    @_builtins.property
+    def read_time(self) -> _timestamp_pb2.Timestamp:
+        """Mesh time at which this call first read what stands there."""
 
     def __init__(
         self,
         *,
         jobs: _abc.Iterable[Global___AppliedJob] | None = ...,
+        read_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["read_time", b"read_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["jobs", b"jobs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["jobs", b"jobs", "read_time", b"read_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -426,6 +457,8 @@ class AppliedJob(_message.Message):
         """It was created."""
         CHANGE_UPDATED: AppliedJob._Change.ValueType  # 3
         """Its definition changed."""
+        CHANGE_PRUNED: AppliedJob._Change.ValueType  # 4
+        """It was deleted, for it stands in its source no more."""
 
     class Change(_Change, metaclass=_ChangeEnumTypeWrapper):
         """What was done."""
@@ -438,12 +471,22 @@ class AppliedJob(_message.Message):
     """It was created."""
     CHANGE_UPDATED: AppliedJob.Change.ValueType  # 3
     """Its definition changed."""
+    CHANGE_PRUNED: AppliedJob.Change.ValueType  # 4
+    """It was deleted, for it stands in its source no more."""
 
     JOB_FIELD_NUMBER: _builtins.int
     CHANGE_FIELD_NUMBER: _builtins.int
     CHANGED_PATHS_FIELD_NUMBER: _builtins.int
+    GAINED_FIELD_NUMBER: _builtins.int
+    LOST_FIELD_NUMBER: _builtins.int
+    GAINED_TIMES_FIELD_NUMBER: _builtins.int
+    LOST_TIMES_FIELD_NUMBER: _builtins.int
     change: Global___AppliedJob.Change.ValueType
     """What was done."""
+    gained: _builtins.int
+    """Nominal times in the next 30 days that the change adds, up to 10,000 (then a lower bound)."""
+    lost: _builtins.int
+    """Nominal times in the next 30 days that the change takes away, likewise."""
     @_builtins.property
     def job(self) -> _job_pb2.Job:
         """As it now stands (with validate_only: as it would). In an answer that would grow beyond 4 MiB,
@@ -454,16 +497,28 @@ class AppliedJob(_message.Message):
     def changed_paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Paths below `spec` that changed; `*` where naming them would make the answer too large."""
 
+    @_builtins.property
+    def gained_times(self) -> _containers.RepeatedCompositeFieldContainer[_timestamp_pb2.Timestamp]:
+        """The first few of those that it adds."""
+
+    @_builtins.property
+    def lost_times(self) -> _containers.RepeatedCompositeFieldContainer[_timestamp_pb2.Timestamp]:
+        """The first few of those that it takes away."""
+
     def __init__(
         self,
         *,
         job: _job_pb2.Job | None = ...,
         change: Global___AppliedJob.Change.ValueType = ...,
         changed_paths: _abc.Iterable[_builtins.str] | None = ...,
+        gained: _builtins.int = ...,
+        lost: _builtins.int = ...,
+        gained_times: _abc.Iterable[_timestamp_pb2.Timestamp] | None = ...,
+        lost_times: _abc.Iterable[_timestamp_pb2.Timestamp] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "changed_paths", b"changed_paths", "job", b"job"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "changed_paths", b"changed_paths", "gained", b"gained", "gained_times", b"gained_times", "job", b"job", "lost", b"lost", "lost_times", b"lost_times"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -720,6 +775,468 @@ class ExplainJobResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ExplainJobResponse: _TypeAlias = ExplainJobResponse  # noqa: Y015
+
+@_typing.final
+class PreviewJobRequest(_message.Message):
+    """PreviewJobRequest names a job or brings one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SPEC_FIELD_NUMBER: _builtins.int
+    AFTER_TIME_FIELD_NUMBER: _builtins.int
+    UNTIL_TIME_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """A job that stands; empty: `spec` is previewed."""
+    count: _builtins.int
+    """At most this many, 1 to 1,000; 0: 20."""
+    @_builtins.property
+    def spec(self) -> _job_pb2.JobSpec:
+        """A definition that is not applied, or that would replace the job's."""
+
+    @_builtins.property
+    def after_time(self) -> _timestamp_pb2.Timestamp:
+        """Nominal times later than this. Absent: now."""
+
+    @_builtins.property
+    def until_time(self) -> _timestamp_pb2.Timestamp:
+        """None later than this. Absent: as many as `count` says."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        spec: _job_pb2.JobSpec | None = ...,
+        after_time: _timestamp_pb2.Timestamp | None = ...,
+        until_time: _timestamp_pb2.Timestamp | None = ...,
+        count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["after_time", b"after_time", "spec", b"spec", "until_time", b"until_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_time", b"after_time", "count", b"count", "name", b"name", "spec", b"spec", "until_time", b"until_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreviewJobRequest: _TypeAlias = PreviewJobRequest  # noqa: Y015
+
+@_typing.final
+class PreviewJobResponse(_message.Message):
+    """PreviewJobResponse is what the schedules ask for."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TIMES_FIELD_NUMBER: _builtins.int
+    COMPLETE_FIELD_NUMBER: _builtins.int
+    DESCRIPTIONS_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
+    complete: _builtins.bool
+    """Whether the schedules ask for nothing after these."""
+    @_builtins.property
+    def times(self) -> _containers.RepeatedCompositeFieldContainer[Global___PreviewedTime]:
+        """In order of time."""
+
+    @_builtins.property
+    def descriptions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Each schedule in one English sentence."""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What deserves a second look in this definition."""
+
+    def __init__(
+        self,
+        *,
+        times: _abc.Iterable[Global___PreviewedTime] | None = ...,
+        complete: _builtins.bool = ...,
+        descriptions: _abc.Iterable[_builtins.str] | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["complete", b"complete", "descriptions", b"descriptions", "times", b"times", "warnings", b"warnings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreviewJobResponse: _TypeAlias = PreviewJobResponse  # noqa: Y015
+
+@_typing.final
+class PreviewedTime(_message.Message):
+    """PreviewedTime is one nominal time."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NOMINAL_TIME_FIELD_NUMBER: _builtins.int
+    DUE_TIME_FIELD_NUMBER: _builtins.int
+    LOCAL_TIME_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    local_time: _builtins.str
+    """Its wall time with offset, in the zone of the schedule that asks for it."""
+    note: _builtins.str
+    """What the clock change did to it; empty: nothing."""
+    @_builtins.property
+    def nominal_time(self) -> _timestamp_pb2.Timestamp:
+        """The instant."""
+
+    @_builtins.property
+    def due_time(self) -> _timestamp_pb2.Timestamp:
+        """When it is due: with its jitter."""
+
+    def __init__(
+        self,
+        *,
+        nominal_time: _timestamp_pb2.Timestamp | None = ...,
+        due_time: _timestamp_pb2.Timestamp | None = ...,
+        local_time: _builtins.str = ...,
+        note: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "nominal_time", b"nominal_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "local_time", b"local_time", "nominal_time", b"nominal_time", "note", b"note"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreviewedTime: _TypeAlias = PreviewedTime  # noqa: Y015
+
+@_typing.final
+class ListJobVersionsRequest(_message.Message):
+    """ListJobVersionsRequest names a job."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """`namespaces/{namespace}/jobs/{job}`."""
+    page_size: _builtins.int
+    """1 to 100; 0: 20."""
+    page_token: _builtins.str
+    """The previous page's token, with the same name."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListJobVersionsRequest: _TypeAlias = ListJobVersionsRequest  # noqa: Y015
+
+@_typing.final
+class ListJobVersionsResponse(_message.Message):
+    """ListJobVersionsResponse is one page."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSIONS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Token of the next page; empty: this was the last."""
+    @_builtins.property
+    def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobVersion]:
+        """Newest first; the first of the first page is the current one."""
+
+    def __init__(
+        self,
+        *,
+        versions: _abc.Iterable[Global___JobVersion] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "versions", b"versions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListJobVersionsResponse: _TypeAlias = ListJobVersionsResponse  # noqa: Y015
+
+@_typing.final
+class JobVersion(_message.Message):
+    """JobVersion is a definition and the nominal times that it rules."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    SPEC_FIELD_NUMBER: _builtins.int
+    AFTER_TIME_FIELD_NUMBER: _builtins.int
+    UNTIL_TIME_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """Its number, from 1."""
+    source: _builtins.str
+    """Name of the file or tool that applied it; empty: none was given."""
+    @_builtins.property
+    def spec(self) -> _job_pb2.JobSpec:
+        """The definition."""
+
+    @_builtins.property
+    def after_time(self) -> _timestamp_pb2.Timestamp:
+        """It rules the nominal times later than this ..."""
+
+    @_builtins.property
+    def until_time(self) -> _timestamp_pb2.Timestamp:
+        """... up to and including this. Absent: it is the current one."""
+
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        spec: _job_pb2.JobSpec | None = ...,
+        after_time: _timestamp_pb2.Timestamp | None = ...,
+        until_time: _timestamp_pb2.Timestamp | None = ...,
+        source: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["after_time", b"after_time", "spec", b"spec", "until_time", b"until_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_time", b"after_time", "source", b"source", "spec", b"spec", "until_time", b"until_time", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobVersion: _TypeAlias = JobVersion  # noqa: Y015
+
+@_typing.final
+class ListDecisionsRequest(_message.Message):
+    """ListDecisionsRequest names a job and a range."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    START_TIME_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
+    DESCENDING_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """`namespaces/{namespace}/jobs/{job}`."""
+    descending: _builtins.bool
+    """Newest first."""
+    page_size: _builtins.int
+    """1 to 1,000; 0: 100."""
+    page_token: _builtins.str
+    """The previous page's token, with the same request."""
+    @_builtins.property
+    def start_time(self) -> _timestamp_pb2.Timestamp:
+        """From here (inclusive). Absent: the job's creation."""
+
+    @_builtins.property
+    def end_time(self) -> _timestamp_pb2.Timestamp:
+        """Up to here (inclusive). Absent: now."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
+        descending: _builtins.bool = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "start_time", b"start_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["descending", b"descending", "end_time", b"end_time", "name", b"name", "page_size", b"page_size", "page_token", b"page_token", "start_time", b"start_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDecisionsRequest: _TypeAlias = ListDecisionsRequest  # noqa: Y015
+
+@_typing.final
+class ListDecisionsResponse(_message.Message):
+    """ListDecisionsResponse is one page."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Token of the next page; empty: this was the last."""
+    @_builtins.property
+    def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___LedgerEntry]:
+        """One per nominal time, in order."""
+
+    def __init__(
+        self,
+        *,
+        entries: _abc.Iterable[Global___LedgerEntry] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDecisionsResponse: _TypeAlias = ListDecisionsResponse  # noqa: Y015
+
+@_typing.final
+class LedgerEntry(_message.Message):
+    """LedgerEntry is what became of one nominal time."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NOMINAL_TIME_FIELD_NUMBER: _builtins.int
+    DECISION_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    BLOCKED_BY_FIELD_NUMBER: _builtins.int
+    RUN_FIELD_NUMBER: _builtins.int
+    DECIDE_TIME_FIELD_NUMBER: _builtins.int
+    JOB_VERSION_FIELD_NUMBER: _builtins.int
+    decision: _builtins.str
+    """`fired`, `skipped`, `missed`, `dropped`, `excluded`, `buffered`; `due` where it is not decided
+    yet; `forecast` of the future.
+    """
+    reason: _builtins.str
+    """Why: a word of the vocabulary."""
+    blocked_by: _builtins.str
+    """Name of the run that was in the way."""
+    job_version: _builtins.int
+    """The definition's version that asked for it."""
+    @_builtins.property
+    def nominal_time(self) -> _timestamp_pb2.Timestamp:
+        """The instant."""
+
+    @_builtins.property
+    def run(self) -> _run_pb2.Run:
+        """The run, in view BASIC, where it fired and the run's history is kept."""
+
+    @_builtins.property
+    def decide_time(self) -> _timestamp_pb2.Timestamp:
+        """When it was decided."""
+
+    def __init__(
+        self,
+        *,
+        nominal_time: _timestamp_pb2.Timestamp | None = ...,
+        decision: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        blocked_by: _builtins.str = ...,
+        run: _run_pb2.Run | None = ...,
+        decide_time: _timestamp_pb2.Timestamp | None = ...,
+        job_version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["decide_time", b"decide_time", "nominal_time", b"nominal_time", "run", b"run"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocked_by", b"blocked_by", "decide_time", b"decide_time", "decision", b"decision", "job_version", b"job_version", "nominal_time", b"nominal_time", "reason", b"reason", "run", b"run"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LedgerEntry: _TypeAlias = LedgerEntry  # noqa: Y015
+
+@_typing.final
+class ForecastLoadRequest(_message.Message):
+    """ForecastLoadRequest names a range."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARENT_FIELD_NUMBER: _builtins.int
+    START_TIME_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
+    INTERVAL_S_FIELD_NUMBER: _builtins.int
+    parent: _builtins.str
+    """`namespaces/{namespace}`; empty: all namespaces."""
+    interval_s: _builtins.int
+    """Length of an interval in seconds, 1 to 86,400; at most 50,000 intervals. 0: 60."""
+    @_builtins.property
+    def start_time(self) -> _timestamp_pb2.Timestamp:
+        """From here (inclusive). Absent: now."""
+
+    @_builtins.property
+    def end_time(self) -> _timestamp_pb2.Timestamp:
+        """Up to here (exclusive), at most 31 days later. Absent: 24 hours later."""
+
+    def __init__(
+        self,
+        *,
+        parent: _builtins.str = ...,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
+        interval_s: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "start_time", b"start_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "interval_s", b"interval_s", "parent", b"parent", "start_time", b"start_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForecastLoadRequest: _TypeAlias = ForecastLoadRequest  # noqa: Y015
+
+@_typing.final
+class ForecastLoadResponse(_message.Message):
+    """ForecastLoadResponse is the load to come."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INTERVALS_FIELD_NUMBER: _builtins.int
+    TOTAL_FIELD_NUMBER: _builtins.int
+    JOBS_FIELD_NUMBER: _builtins.int
+    TRUNCATED_FIELD_NUMBER: _builtins.int
+    total: _builtins.int
+    """Nominal times in all."""
+    jobs: _builtins.int
+    """Jobs that were counted: active ones with a schedule."""
+    truncated: _builtins.bool
+    """Whether the count ended at its bound (ten million nominal times, or 2 s of work): the numbers
+    are lower bounds.
+    """
+    @_builtins.property
+    def intervals(self) -> _containers.RepeatedCompositeFieldContainer[Global___LoadInterval]:
+        """The intervals in which something is due, in order of time."""
+
+    def __init__(
+        self,
+        *,
+        intervals: _abc.Iterable[Global___LoadInterval] | None = ...,
+        total: _builtins.int = ...,
+        jobs: _builtins.int = ...,
+        truncated: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["intervals", b"intervals", "jobs", b"jobs", "total", b"total", "truncated", b"truncated"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForecastLoadResponse: _TypeAlias = ForecastLoadResponse  # noqa: Y015
+
+@_typing.final
+class LoadInterval(_message.Message):
+    """LoadInterval is one interval."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_TIME_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    JOBS_FIELD_NUMBER: _builtins.int
+    count: _builtins.int
+    """Nominal times in it."""
+    @_builtins.property
+    def start_time(self) -> _timestamp_pb2.Timestamp:
+        """Its begin."""
+
+    @_builtins.property
+    def jobs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The jobs with most of them, at most three, by name."""
+
+    def __init__(
+        self,
+        *,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
+        count: _builtins.int = ...,
+        jobs: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["start_time", b"start_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "jobs", b"jobs", "start_time", b"start_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LoadInterval: _TypeAlias = LoadInterval  # noqa: Y015
 
 @_typing.final
 class Gate(_message.Message):
@@ -1029,6 +1546,459 @@ class WatchRunsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WatchRunsResponse: _TypeAlias = WatchRunsResponse  # noqa: Y015
+
+@_typing.final
+class RetryRunRequest(_message.Message):
+    """RetryRunRequest names a run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    OVERLAP_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """`namespaces/{namespace}/jobs/{job}/runs/{run}`; it has ended."""
+    request_id: _builtins.str
+    """1 to 128 printable characters, unique per intention in the namespace. Required."""
+    overlap: _job_pb2.OverlapPolicy.ValueType
+    """Overrides the job's overlap policy for this start."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+        overlap: _job_pb2.OverlapPolicy.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "overlap", b"overlap", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetryRunRequest: _TypeAlias = RetryRunRequest  # noqa: Y015
+
+@_typing.final
+class RetryRunResponse(_message.Message):
+    """RetryRunResponse tells what became of the start."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_FIELD_NUMBER: _builtins.int
+    DECISION_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    decision: _builtins.str
+    """Otherwise what the gate decided: `skipped`, `dropped` or `buffered`."""
+    reason: _builtins.str
+    """Why."""
+    @_builtins.property
+    def run(self) -> _run_pb2.Run:
+        """The new run, if one was created or there already."""
+
+    def __init__(
+        self,
+        *,
+        run: _run_pb2.Run | None = ...,
+        decision: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["run", b"run"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["decision", b"decision", "reason", b"reason", "run", b"run"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetryRunResponse: _TypeAlias = RetryRunResponse  # noqa: Y015
+
+@_typing.final
+class ListQueuesRequest(_message.Message):
+    """ListQueuesRequest asks for the queues."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListQueuesRequest: _TypeAlias = ListQueuesRequest  # noqa: Y015
+
+@_typing.final
+class ListQueuesResponse(_message.Message):
+    """ListQueuesResponse is how they are."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUES_FIELD_NUMBER: _builtins.int
+    WORKERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___Queue]:
+        """By name: those with a run in line or a worker, and paused ones."""
+
+    @_builtins.property
+    def workers(self) -> _containers.RepeatedCompositeFieldContainer[Global___WorkerSession]:
+        """By worker's name and session."""
+
+    def __init__(
+        self,
+        *,
+        queues: _abc.Iterable[Global___Queue] | None = ...,
+        workers: _abc.Iterable[Global___WorkerSession] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queues", b"queues", "workers", b"workers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListQueuesResponse: _TypeAlias = ListQueuesResponse  # noqa: Y015
+
+@_typing.final
+class Queue(_message.Message):
+    """Queue is one queue."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SHARD_FIELD_NUMBER: _builtins.int
+    READY_FIELD_NUMBER: _builtins.int
+    DELAYED_FIELD_NUMBER: _builtins.int
+    RUNNING_FIELD_NUMBER: _builtins.int
+    OLDEST_READY_MS_FIELD_NUMBER: _builtins.int
+    SLOTS_FIELD_NUMBER: _builtins.int
+    PAUSED_FIELD_NUMBER: _builtins.int
+    PAUSE_REASON_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
+    shard: _builtins.int
+    """Its shard."""
+    ready: _builtins.int
+    """Runs in line that could be assigned now. Beyond 10,000 a lower bound."""
+    delayed: _builtins.int
+    """Runs in line that wait for their time. Beyond 10,000 a lower bound."""
+    running: _builtins.int
+    """Runs assigned."""
+    oldest_ready_ms: _builtins.int
+    """How long the oldest ready run has waited, in milliseconds."""
+    slots: _builtins.int
+    """Slots of the sessions that serve it."""
+    paused: _builtins.bool
+    """Whether assignments are stopped."""
+    pause_reason: _builtins.str
+    """Why, as said by whoever paused it."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        shard: _builtins.int = ...,
+        ready: _builtins.int = ...,
+        delayed: _builtins.int = ...,
+        running: _builtins.int = ...,
+        oldest_ready_ms: _builtins.int = ...,
+        slots: _builtins.int = ...,
+        paused: _builtins.bool = ...,
+        pause_reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delayed", b"delayed", "name", b"name", "oldest_ready_ms", b"oldest_ready_ms", "pause_reason", b"pause_reason", "paused", b"paused", "ready", b"ready", "running", b"running", "shard", b"shard", "slots", b"slots"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Queue: _TypeAlias = Queue  # noqa: Y015
+
+@_typing.final
+class WorkerSession(_message.Message):
+    """WorkerSession is one worker."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_FIELD_NUMBER: _builtins.int
+    WORKER_FIELD_NUMBER: _builtins.int
+    QUEUES_FIELD_NUMBER: _builtins.int
+    TASKS_FIELD_NUMBER: _builtins.int
+    KINDS_FIELD_NUMBER: _builtins.int
+    SLOTS_FIELD_NUMBER: _builtins.int
+    RUNS_FIELD_NUMBER: _builtins.int
+    RUNNING_FIELD_NUMBER: _builtins.int
+    SILENT_MS_FIELD_NUMBER: _builtins.int
+    CONNECTED_FIELD_NUMBER: _builtins.int
+    DRAINING_FIELD_NUMBER: _builtins.int
+    SOFTWARE_VERSION_FIELD_NUMBER: _builtins.int
+    session: _builtins.str
+    """Its session's id."""
+    worker: _builtins.str
+    """Its name for people."""
+    slots: _builtins.int
+    """Its slots."""
+    running: _builtins.int
+    """How many it holds."""
+    silent_ms: _builtins.int
+    """Milliseconds since its last heartbeat."""
+    connected: _builtins.bool
+    """Whether its stream is open."""
+    draining: _builtins.bool
+    """Whether it is draining."""
+    software_version: _builtins.str
+    """Its software's version."""
+    @_builtins.property
+    def queues(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The queues that it serves."""
+
+    @_builtins.property
+    def tasks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of the Python tasks that it knows."""
+
+    @_builtins.property
+    def kinds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Kinds that it allows besides Python."""
+
+    @_builtins.property
+    def runs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Runs that it holds, by name, at most 100: what is delivered again if it dies now."""
+
+    def __init__(
+        self,
+        *,
+        session: _builtins.str = ...,
+        worker: _builtins.str = ...,
+        queues: _abc.Iterable[_builtins.str] | None = ...,
+        tasks: _abc.Iterable[_builtins.str] | None = ...,
+        kinds: _abc.Iterable[_builtins.str] | None = ...,
+        slots: _builtins.int = ...,
+        runs: _abc.Iterable[_builtins.str] | None = ...,
+        running: _builtins.int = ...,
+        silent_ms: _builtins.int = ...,
+        connected: _builtins.bool = ...,
+        draining: _builtins.bool = ...,
+        software_version: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connected", b"connected", "draining", b"draining", "kinds", b"kinds", "queues", b"queues", "running", b"running", "runs", b"runs", "session", b"session", "silent_ms", b"silent_ms", "slots", b"slots", "software_version", b"software_version", "tasks", b"tasks", "worker", b"worker"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkerSession: _TypeAlias = WorkerSession  # noqa: Y015
+
+@_typing.final
+class PauseQueueRequest(_message.Message):
+    """PauseQueueRequest names a queue."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_FIELD_NUMBER: _builtins.int
+    PAUSED_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    queue: _builtins.str
+    """Its name."""
+    paused: _builtins.bool
+    """Whether assignments stop; false: they go on."""
+    reason: _builtins.str
+    """For people; at most 200 characters."""
+    def __init__(
+        self,
+        *,
+        queue: _builtins.str = ...,
+        paused: _builtins.bool = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["paused", b"paused", "queue", b"queue", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PauseQueueRequest: _TypeAlias = PauseQueueRequest  # noqa: Y015
+
+@_typing.final
+class PauseQueueResponse(_message.Message):
+    """PauseQueueResponse is the queue."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def queue(self) -> Global___Queue:
+        """As it now stands."""
+
+    def __init__(
+        self,
+        *,
+        queue: Global___Queue | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PauseQueueResponse: _TypeAlias = PauseQueueResponse  # noqa: Y015
+
+@_typing.final
+class DrainWorkerRequest(_message.Message):
+    """DrainWorkerRequest names a worker."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_FIELD_NUMBER: _builtins.int
+    session: _builtins.str
+    """Its session's id."""
+    def __init__(
+        self,
+        *,
+        session: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["session", b"session"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DrainWorkerRequest: _TypeAlias = DrainWorkerRequest  # noqa: Y015
+
+@_typing.final
+class DrainWorkerResponse(_message.Message):
+    """DrainWorkerResponse is empty: it has been told, or told again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DrainWorkerResponse: _TypeAlias = DrainWorkerResponse  # noqa: Y015
+
+@_typing.final
+class GetStoreStatusRequest(_message.Message):
+    """GetStoreStatusRequest asks for the store's state."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetStoreStatusRequest: _TypeAlias = GetStoreStatusRequest  # noqa: Y015
+
+@_typing.final
+class GetStoreStatusResponse(_message.Message):
+    """GetStoreStatusResponse is how the store is."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REVISION_FIELD_NUMBER: _builtins.int
+    USED_BYTES_FIELD_NUMBER: _builtins.int
+    MAP_BYTES_FIELD_NUMBER: _builtins.int
+    MAX_BYTES_FIELD_NUMBER: _builtins.int
+    DISK_FREE_BYTES_FIELD_NUMBER: _builtins.int
+    FULL_FIELD_NUMBER: _builtins.int
+    WATCHES_FIELD_NUMBER: _builtins.int
+    CLOCK_DISPUTED_FIELD_NUMBER: _builtins.int
+    WALL_SKEW_MS_FIELD_NUMBER: _builtins.int
+    CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    LEASES_FIELD_NUMBER: _builtins.int
+    revision: _builtins.int
+    """The newest revision."""
+    used_bytes: _builtins.int
+    """Bytes that the records take."""
+    map_bytes: _builtins.int
+    """Bytes of the map; it grows by itself up to `max_bytes`."""
+    max_bytes: _builtins.int
+    """The largest map that is allowed."""
+    disk_free_bytes: _builtins.int
+    """Free bytes of the disk."""
+    full: _builtins.bool
+    """Whether the disk or the map is full: only deletes and settlements are taken."""
+    watches: _builtins.int
+    """Watches that are open."""
+    clock_disputed: _builtins.bool
+    """Whether the store's wall clock is disputed."""
+    wall_skew_ms: _builtins.int
+    """The wall clock minus mesh time, in milliseconds."""
+    cluster_id: _builtins.str
+    """Id of the cluster."""
+    incarnation: _builtins.str
+    """Id of this incarnation: changes with every restore."""
+    @_builtins.property
+    def leases(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaseInfo]:
+        """The leases that are held, by name."""
+
+    def __init__(
+        self,
+        *,
+        revision: _builtins.int = ...,
+        used_bytes: _builtins.int = ...,
+        map_bytes: _builtins.int = ...,
+        max_bytes: _builtins.int = ...,
+        disk_free_bytes: _builtins.int = ...,
+        full: _builtins.bool = ...,
+        watches: _builtins.int = ...,
+        clock_disputed: _builtins.bool = ...,
+        wall_skew_ms: _builtins.int = ...,
+        cluster_id: _builtins.str = ...,
+        incarnation: _builtins.str = ...,
+        leases: _abc.Iterable[Global___LeaseInfo] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock_disputed", b"clock_disputed", "cluster_id", b"cluster_id", "disk_free_bytes", b"disk_free_bytes", "full", b"full", "incarnation", b"incarnation", "leases", b"leases", "map_bytes", b"map_bytes", "max_bytes", b"max_bytes", "revision", b"revision", "used_bytes", b"used_bytes", "wall_skew_ms", b"wall_skew_ms", "watches", b"watches"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetStoreStatusResponse: _TypeAlias = GetStoreStatusResponse  # noqa: Y015
+
+@_typing.final
+class LeaseInfo(_message.Message):
+    """LeaseInfo is one lease."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    HOLDER_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    TTL_MS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name: `coordinator/000`, `queue/000`, `members/...`."""
+    token: _builtins.int
+    """Its fencing token."""
+    holder: _builtins.str
+    """Its holder's id."""
+    address: _builtins.str
+    """Where the holder is reached."""
+    ttl_ms: _builtins.int
+    """Its time in milliseconds."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        token: _builtins.int = ...,
+        holder: _builtins.str = ...,
+        address: _builtins.str = ...,
+        ttl_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "holder", b"holder", "name", b"name", "token", b"token", "ttl_ms", b"ttl_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeaseInfo: _TypeAlias = LeaseInfo  # noqa: Y015
 
 @_typing.final
 class ListMembersRequest(_message.Message):

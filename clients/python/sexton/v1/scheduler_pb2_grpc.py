@@ -85,6 +85,26 @@ class JobServiceStub:
                 request_serializer=sexton_dot_v1_dot_scheduler__pb2.ExplainJobRequest.SerializeToString,
                 response_deserializer=sexton_dot_v1_dot_scheduler__pb2.ExplainJobResponse.FromString,
                 _registered_method=True)
+        self.PreviewJob = channel.unary_unary(
+                '/sexton.v1.JobService/PreviewJob',
+                request_serializer=sexton_dot_v1_dot_scheduler__pb2.PreviewJobRequest.SerializeToString,
+                response_deserializer=sexton_dot_v1_dot_scheduler__pb2.PreviewJobResponse.FromString,
+                _registered_method=True)
+        self.ListJobVersions = channel.unary_unary(
+                '/sexton.v1.JobService/ListJobVersions',
+                request_serializer=sexton_dot_v1_dot_scheduler__pb2.ListJobVersionsRequest.SerializeToString,
+                response_deserializer=sexton_dot_v1_dot_scheduler__pb2.ListJobVersionsResponse.FromString,
+                _registered_method=True)
+        self.ListDecisions = channel.unary_unary(
+                '/sexton.v1.JobService/ListDecisions',
+                request_serializer=sexton_dot_v1_dot_scheduler__pb2.ListDecisionsRequest.SerializeToString,
+                response_deserializer=sexton_dot_v1_dot_scheduler__pb2.ListDecisionsResponse.FromString,
+                _registered_method=True)
+        self.ForecastLoad = channel.unary_unary(
+                '/sexton.v1.JobService/ForecastLoad',
+                request_serializer=sexton_dot_v1_dot_scheduler__pb2.ForecastLoadRequest.SerializeToString,
+                response_deserializer=sexton_dot_v1_dot_scheduler__pb2.ForecastLoadResponse.FromString,
+                _registered_method=True)
 
 
 class JobServiceServicer:
@@ -165,6 +185,36 @@ class JobServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PreviewJob(self, request, context):
+        """Computes the next nominal times of a job, or of a definition that is not applied yet, with the
+        code that fires. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListJobVersions(self, request, context):
+        """Lists the definitions that a job has had, newest first. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListDecisions(self, request, context):
+        """Lists what became, or will become, of each nominal time of a range: the job's ledger.
+        Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ForecastLoad(self, request, context):
+        """Counts the nominal times of all active jobs by interval of a range. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JobServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -217,6 +267,26 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.ExplainJob,
                     request_deserializer=sexton_dot_v1_dot_scheduler__pb2.ExplainJobRequest.FromString,
                     response_serializer=sexton_dot_v1_dot_scheduler__pb2.ExplainJobResponse.SerializeToString,
+            ),
+            'PreviewJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.PreviewJob,
+                    request_deserializer=sexton_dot_v1_dot_scheduler__pb2.PreviewJobRequest.FromString,
+                    response_serializer=sexton_dot_v1_dot_scheduler__pb2.PreviewJobResponse.SerializeToString,
+            ),
+            'ListJobVersions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListJobVersions,
+                    request_deserializer=sexton_dot_v1_dot_scheduler__pb2.ListJobVersionsRequest.FromString,
+                    response_serializer=sexton_dot_v1_dot_scheduler__pb2.ListJobVersionsResponse.SerializeToString,
+            ),
+            'ListDecisions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDecisions,
+                    request_deserializer=sexton_dot_v1_dot_scheduler__pb2.ListDecisionsRequest.FromString,
+                    response_serializer=sexton_dot_v1_dot_scheduler__pb2.ListDecisionsResponse.SerializeToString,
+            ),
+            'ForecastLoad': grpc.unary_unary_rpc_method_handler(
+                    servicer.ForecastLoad,
+                    request_deserializer=sexton_dot_v1_dot_scheduler__pb2.ForecastLoadRequest.FromString,
+                    response_serializer=sexton_dot_v1_dot_scheduler__pb2.ForecastLoadResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -500,6 +570,114 @@ class JobService:
             metadata,
             _registered_method=True)
 
+    @staticmethod
+    def PreviewJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sexton.v1.JobService/PreviewJob',
+            sexton_dot_v1_dot_scheduler__pb2.PreviewJobRequest.SerializeToString,
+            sexton_dot_v1_dot_scheduler__pb2.PreviewJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListJobVersions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sexton.v1.JobService/ListJobVersions',
+            sexton_dot_v1_dot_scheduler__pb2.ListJobVersionsRequest.SerializeToString,
+            sexton_dot_v1_dot_scheduler__pb2.ListJobVersionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDecisions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sexton.v1.JobService/ListDecisions',
+            sexton_dot_v1_dot_scheduler__pb2.ListDecisionsRequest.SerializeToString,
+            sexton_dot_v1_dot_scheduler__pb2.ListDecisionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ForecastLoad(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sexton.v1.JobService/ForecastLoad',
+            sexton_dot_v1_dot_scheduler__pb2.ForecastLoadRequest.SerializeToString,
+            sexton_dot_v1_dot_scheduler__pb2.ForecastLoadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
 
 class RunServiceStub:
     """RunService follows and ends runs.
@@ -535,6 +713,11 @@ class RunServiceStub:
                 '/sexton.v1.RunService/WatchRuns',
                 request_serializer=sexton_dot_v1_dot_scheduler__pb2.WatchRunsRequest.SerializeToString,
                 response_deserializer=sexton_dot_v1_dot_scheduler__pb2.WatchRunsResponse.FromString,
+                _registered_method=True)
+        self.RetryRun = channel.unary_unary(
+                '/sexton.v1.RunService/RetryRun',
+                request_serializer=sexton_dot_v1_dot_scheduler__pb2.RetryRunRequest.SerializeToString,
+                response_deserializer=sexton_dot_v1_dot_scheduler__pb2.RetryRunResponse.FromString,
                 _registered_method=True)
 
 
@@ -581,6 +764,14 @@ class RunServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RetryRun(self, request, context):
+        """Runs an ended run again: a new run with `retry_of` and the job's current definition, through
+        the gate. Idempotent by request_id. FAILED_PRECONDITION while the run is live.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RunServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -608,6 +799,11 @@ def add_RunServiceServicer_to_server(servicer, server):
                     servicer.WatchRuns,
                     request_deserializer=sexton_dot_v1_dot_scheduler__pb2.WatchRunsRequest.FromString,
                     response_serializer=sexton_dot_v1_dot_scheduler__pb2.WatchRunsResponse.SerializeToString,
+            ),
+            'RetryRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.RetryRun,
+                    request_deserializer=sexton_dot_v1_dot_scheduler__pb2.RetryRunRequest.FromString,
+                    response_serializer=sexton_dot_v1_dot_scheduler__pb2.RetryRunResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -756,6 +952,33 @@ class RunService:
             metadata,
             _registered_method=True)
 
+    @staticmethod
+    def RetryRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sexton.v1.RunService/RetryRun',
+            sexton_dot_v1_dot_scheduler__pb2.RetryRunRequest.SerializeToString,
+            sexton_dot_v1_dot_scheduler__pb2.RetryRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
 
 class MeshServiceStub:
     """MeshService tells who the mesh is.
@@ -772,6 +995,26 @@ class MeshServiceStub:
                 request_serializer=sexton_dot_v1_dot_scheduler__pb2.ListMembersRequest.SerializeToString,
                 response_deserializer=sexton_dot_v1_dot_scheduler__pb2.ListMembersResponse.FromString,
                 _registered_method=True)
+        self.ListQueues = channel.unary_unary(
+                '/sexton.v1.MeshService/ListQueues',
+                request_serializer=sexton_dot_v1_dot_scheduler__pb2.ListQueuesRequest.SerializeToString,
+                response_deserializer=sexton_dot_v1_dot_scheduler__pb2.ListQueuesResponse.FromString,
+                _registered_method=True)
+        self.PauseQueue = channel.unary_unary(
+                '/sexton.v1.MeshService/PauseQueue',
+                request_serializer=sexton_dot_v1_dot_scheduler__pb2.PauseQueueRequest.SerializeToString,
+                response_deserializer=sexton_dot_v1_dot_scheduler__pb2.PauseQueueResponse.FromString,
+                _registered_method=True)
+        self.DrainWorker = channel.unary_unary(
+                '/sexton.v1.MeshService/DrainWorker',
+                request_serializer=sexton_dot_v1_dot_scheduler__pb2.DrainWorkerRequest.SerializeToString,
+                response_deserializer=sexton_dot_v1_dot_scheduler__pb2.DrainWorkerResponse.FromString,
+                _registered_method=True)
+        self.GetStoreStatus = channel.unary_unary(
+                '/sexton.v1.MeshService/GetStoreStatus',
+                request_serializer=sexton_dot_v1_dot_scheduler__pb2.GetStoreStatusRequest.SerializeToString,
+                response_deserializer=sexton_dot_v1_dot_scheduler__pb2.GetStoreStatusResponse.FromString,
+                _registered_method=True)
 
 
 class MeshServiceServicer:
@@ -785,6 +1028,35 @@ class MeshServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListQueues(self, request, context):
+        """Lists the queues with their lines, and the workers' sessions. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PauseQueue(self, request, context):
+        """Assigns no further run of a queue, or does again. Durable; live runs go on. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DrainWorker(self, request, context):
+        """Has a worker give back what it has not begun, take nothing further, and end when it is done: as
+        SIGTERM does. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetStoreStatus(self, request, context):
+        """Tells how the store is, and who holds its leases. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_MeshServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -792,6 +1064,26 @@ def add_MeshServiceServicer_to_server(servicer, server):
                     servicer.ListMembers,
                     request_deserializer=sexton_dot_v1_dot_scheduler__pb2.ListMembersRequest.FromString,
                     response_serializer=sexton_dot_v1_dot_scheduler__pb2.ListMembersResponse.SerializeToString,
+            ),
+            'ListQueues': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListQueues,
+                    request_deserializer=sexton_dot_v1_dot_scheduler__pb2.ListQueuesRequest.FromString,
+                    response_serializer=sexton_dot_v1_dot_scheduler__pb2.ListQueuesResponse.SerializeToString,
+            ),
+            'PauseQueue': grpc.unary_unary_rpc_method_handler(
+                    servicer.PauseQueue,
+                    request_deserializer=sexton_dot_v1_dot_scheduler__pb2.PauseQueueRequest.FromString,
+                    response_serializer=sexton_dot_v1_dot_scheduler__pb2.PauseQueueResponse.SerializeToString,
+            ),
+            'DrainWorker': grpc.unary_unary_rpc_method_handler(
+                    servicer.DrainWorker,
+                    request_deserializer=sexton_dot_v1_dot_scheduler__pb2.DrainWorkerRequest.FromString,
+                    response_serializer=sexton_dot_v1_dot_scheduler__pb2.DrainWorkerResponse.SerializeToString,
+            ),
+            'GetStoreStatus': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetStoreStatus,
+                    request_deserializer=sexton_dot_v1_dot_scheduler__pb2.GetStoreStatusRequest.FromString,
+                    response_serializer=sexton_dot_v1_dot_scheduler__pb2.GetStoreStatusResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -822,6 +1114,114 @@ class MeshService:
             '/sexton.v1.MeshService/ListMembers',
             sexton_dot_v1_dot_scheduler__pb2.ListMembersRequest.SerializeToString,
             sexton_dot_v1_dot_scheduler__pb2.ListMembersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListQueues(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sexton.v1.MeshService/ListQueues',
+            sexton_dot_v1_dot_scheduler__pb2.ListQueuesRequest.SerializeToString,
+            sexton_dot_v1_dot_scheduler__pb2.ListQueuesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PauseQueue(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sexton.v1.MeshService/PauseQueue',
+            sexton_dot_v1_dot_scheduler__pb2.PauseQueueRequest.SerializeToString,
+            sexton_dot_v1_dot_scheduler__pb2.PauseQueueResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DrainWorker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sexton.v1.MeshService/DrainWorker',
+            sexton_dot_v1_dot_scheduler__pb2.DrainWorkerRequest.SerializeToString,
+            sexton_dot_v1_dot_scheduler__pb2.DrainWorkerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetStoreStatus(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sexton.v1.MeshService/GetStoreStatus',
+            sexton_dot_v1_dot_scheduler__pb2.GetStoreStatusRequest.SerializeToString,
+            sexton_dot_v1_dot_scheduler__pb2.GetStoreStatusResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -61,6 +61,18 @@ class JobServiceStub:
     """Explains what became, or will become, of a job at an instant: the ordered gates with values.
     Idempotent.
     """
+    PreviewJob: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.PreviewJobRequest, _scheduler_pb2.PreviewJobResponse]
+    """Computes the next nominal times of a job, or of a definition that is not applied yet, with the
+    code that fires. Idempotent.
+    """
+    ListJobVersions: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.ListJobVersionsRequest, _scheduler_pb2.ListJobVersionsResponse]
+    """Lists the definitions that a job has had, newest first. Idempotent."""
+    ListDecisions: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.ListDecisionsRequest, _scheduler_pb2.ListDecisionsResponse]
+    """Lists what became, or will become, of each nominal time of a range: the job's ledger.
+    Idempotent.
+    """
+    ForecastLoad: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.ForecastLoadRequest, _scheduler_pb2.ForecastLoadResponse]
+    """Counts the nominal times of all active jobs by interval of a range. Idempotent."""
 
 @_typing.type_check_only
 class JobServiceAsyncStub(JobServiceStub):
@@ -95,6 +107,18 @@ class JobServiceAsyncStub(JobServiceStub):
     """Explains what became, or will become, of a job at an instant: the ordered gates with values.
     Idempotent.
     """
+    PreviewJob: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.PreviewJobRequest, _scheduler_pb2.PreviewJobResponse]  # type: ignore[assignment]
+    """Computes the next nominal times of a job, or of a definition that is not applied yet, with the
+    code that fires. Idempotent.
+    """
+    ListJobVersions: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.ListJobVersionsRequest, _scheduler_pb2.ListJobVersionsResponse]  # type: ignore[assignment]
+    """Lists the definitions that a job has had, newest first. Idempotent."""
+    ListDecisions: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.ListDecisionsRequest, _scheduler_pb2.ListDecisionsResponse]  # type: ignore[assignment]
+    """Lists what became, or will become, of each nominal time of a range: the job's ledger.
+    Idempotent.
+    """
+    ForecastLoad: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.ForecastLoadRequest, _scheduler_pb2.ForecastLoadResponse]  # type: ignore[assignment]
+    """Counts the nominal times of all active jobs by interval of a range. Idempotent."""
 
 class JobServiceServicer(metaclass=_abc_1.ABCMeta):
     """JobService registers jobs and answers for them."""
@@ -187,6 +211,42 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         Idempotent.
         """
 
+    @_abc_1.abstractmethod
+    def PreviewJob(
+        self,
+        request: _scheduler_pb2.PreviewJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_pb2.PreviewJobResponse, _abc.Awaitable[_scheduler_pb2.PreviewJobResponse]]:
+        """Computes the next nominal times of a job, or of a definition that is not applied yet, with the
+        code that fires. Idempotent.
+        """
+
+    @_abc_1.abstractmethod
+    def ListJobVersions(
+        self,
+        request: _scheduler_pb2.ListJobVersionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_pb2.ListJobVersionsResponse, _abc.Awaitable[_scheduler_pb2.ListJobVersionsResponse]]:
+        """Lists the definitions that a job has had, newest first. Idempotent."""
+
+    @_abc_1.abstractmethod
+    def ListDecisions(
+        self,
+        request: _scheduler_pb2.ListDecisionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_pb2.ListDecisionsResponse, _abc.Awaitable[_scheduler_pb2.ListDecisionsResponse]]:
+        """Lists what became, or will become, of each nominal time of a range: the job's ledger.
+        Idempotent.
+        """
+
+    @_abc_1.abstractmethod
+    def ForecastLoad(
+        self,
+        request: _scheduler_pb2.ForecastLoadRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_pb2.ForecastLoadResponse, _abc.Awaitable[_scheduler_pb2.ForecastLoadResponse]]:
+        """Counts the nominal times of all active jobs by interval of a range. Idempotent."""
+
 def add_JobServiceServicer_to_server(servicer: JobServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class RunServiceStub:
@@ -213,6 +273,10 @@ class RunServiceStub:
     flight as it stands, then each change, without end. UNAVAILABLE when the replica stops,
     RESOURCE_EXHAUSTED when the caller reads too slowly: watch again.
     """
+    RetryRun: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.RetryRunRequest, _scheduler_pb2.RetryRunResponse]
+    """Runs an ended run again: a new run with `retry_of` and the job's current definition, through
+    the gate. Idempotent by request_id. FAILED_PRECONDITION while the run is live.
+    """
 
 @_typing.type_check_only
 class RunServiceAsyncStub(RunServiceStub):
@@ -235,6 +299,10 @@ class RunServiceAsyncStub(RunServiceStub):
     """Streams a run until it has ended, or the runs of a job or namespace: first each that is in
     flight as it stands, then each change, without end. UNAVAILABLE when the replica stops,
     RESOURCE_EXHAUSTED when the caller reads too slowly: watch again.
+    """
+    RetryRun: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.RetryRunRequest, _scheduler_pb2.RetryRunResponse]  # type: ignore[assignment]
+    """Runs an ended run again: a new run with `retry_of` and the job's current definition, through
+    the gate. Idempotent by request_id. FAILED_PRECONDITION while the run is live.
     """
 
 class RunServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -287,6 +355,16 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         RESOURCE_EXHAUSTED when the caller reads too slowly: watch again.
         """
 
+    @_abc_1.abstractmethod
+    def RetryRun(
+        self,
+        request: _scheduler_pb2.RetryRunRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_pb2.RetryRunResponse, _abc.Awaitable[_scheduler_pb2.RetryRunResponse]]:
+        """Runs an ended run again: a new run with `retry_of` and the job's current definition, through
+        the gate. Idempotent by request_id. FAILED_PRECONDITION while the run is live.
+        """
+
 def add_RunServiceServicer_to_server(servicer: RunServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class MeshServiceStub:
@@ -298,6 +376,16 @@ class MeshServiceStub:
     def __new__(cls, channel: _aio.Channel) -> MeshServiceAsyncStub: ...
     ListMembers: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.ListMembersRequest, _scheduler_pb2.ListMembersResponse]
     """Lists leaders, standbys and workers. Idempotent."""
+    ListQueues: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.ListQueuesRequest, _scheduler_pb2.ListQueuesResponse]
+    """Lists the queues with their lines, and the workers' sessions. Idempotent."""
+    PauseQueue: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.PauseQueueRequest, _scheduler_pb2.PauseQueueResponse]
+    """Assigns no further run of a queue, or does again. Durable; live runs go on. Idempotent."""
+    DrainWorker: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.DrainWorkerRequest, _scheduler_pb2.DrainWorkerResponse]
+    """Has a worker give back what it has not begun, take nothing further, and end when it is done: as
+    SIGTERM does. Idempotent.
+    """
+    GetStoreStatus: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.GetStoreStatusRequest, _scheduler_pb2.GetStoreStatusResponse]
+    """Tells how the store is, and who holds its leases. Idempotent."""
 
 @_typing.type_check_only
 class MeshServiceAsyncStub(MeshServiceStub):
@@ -306,6 +394,16 @@ class MeshServiceAsyncStub(MeshServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListMembers: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.ListMembersRequest, _scheduler_pb2.ListMembersResponse]  # type: ignore[assignment]
     """Lists leaders, standbys and workers. Idempotent."""
+    ListQueues: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.ListQueuesRequest, _scheduler_pb2.ListQueuesResponse]  # type: ignore[assignment]
+    """Lists the queues with their lines, and the workers' sessions. Idempotent."""
+    PauseQueue: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.PauseQueueRequest, _scheduler_pb2.PauseQueueResponse]  # type: ignore[assignment]
+    """Assigns no further run of a queue, or does again. Durable; live runs go on. Idempotent."""
+    DrainWorker: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.DrainWorkerRequest, _scheduler_pb2.DrainWorkerResponse]  # type: ignore[assignment]
+    """Has a worker give back what it has not begun, take nothing further, and end when it is done: as
+    SIGTERM does. Idempotent.
+    """
+    GetStoreStatus: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.GetStoreStatusRequest, _scheduler_pb2.GetStoreStatusResponse]  # type: ignore[assignment]
+    """Tells how the store is, and who holds its leases. Idempotent."""
 
 class MeshServiceServicer(metaclass=_abc_1.ABCMeta):
     """MeshService tells who the mesh is."""
@@ -317,5 +415,39 @@ class MeshServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_pb2.ListMembersResponse, _abc.Awaitable[_scheduler_pb2.ListMembersResponse]]:
         """Lists leaders, standbys and workers. Idempotent."""
+
+    @_abc_1.abstractmethod
+    def ListQueues(
+        self,
+        request: _scheduler_pb2.ListQueuesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_pb2.ListQueuesResponse, _abc.Awaitable[_scheduler_pb2.ListQueuesResponse]]:
+        """Lists the queues with their lines, and the workers' sessions. Idempotent."""
+
+    @_abc_1.abstractmethod
+    def PauseQueue(
+        self,
+        request: _scheduler_pb2.PauseQueueRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_pb2.PauseQueueResponse, _abc.Awaitable[_scheduler_pb2.PauseQueueResponse]]:
+        """Assigns no further run of a queue, or does again. Durable; live runs go on. Idempotent."""
+
+    @_abc_1.abstractmethod
+    def DrainWorker(
+        self,
+        request: _scheduler_pb2.DrainWorkerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_pb2.DrainWorkerResponse, _abc.Awaitable[_scheduler_pb2.DrainWorkerResponse]]:
+        """Has a worker give back what it has not begun, take nothing further, and end when it is done: as
+        SIGTERM does. Idempotent.
+        """
+
+    @_abc_1.abstractmethod
+    def GetStoreStatus(
+        self,
+        request: _scheduler_pb2.GetStoreStatusRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_pb2.GetStoreStatusResponse, _abc.Awaitable[_scheduler_pb2.GetStoreStatusResponse]]:
+        """Tells how the store is, and who holds its leases. Idempotent."""
 
 def add_MeshServiceServicer_to_server(servicer: MeshServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
