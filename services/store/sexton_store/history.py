@@ -3,16 +3,19 @@
 Lines are JSON objects. A commit's line is written *before* the step that makes the commit durable,
 so a crash can leave lines of commits that never were. A ``start`` line, written with the first step
 after each opening, names the revision that was durable then: lines before it with a higher revision
-are intents that came to nothing, and `read_history` drops them.
+are intents that came to nothing, and `read_history` drops them. They are of one step only.
 
 ::
 
-    {"start": 41}
+    {"start": 41, "incarnation": ..., "boot_id": ...}
     {"revision": 42, "mesh_time_ns": ..., "compares": [{"key": ..., "target": ..., "operand": ...}],
-     "changes": [{"key": ..., "before": {...} or null, "after": {...} or null}]}
+     "changes": [{"key": ..., "before": {...} or null, "after": {...} or null}], "boot_ns": ...}
 
-Keys and values are base64. Files are named ``history-<number>.jsonl`` and rotated by size. They
-are written but not synced: they survive every crash of the process, not a power loss.
+Keys and values are base64. ``boot_ns`` is the machine's boot time (CLOCK_BOOTTIME) at which the
+step was made ready to be written, the same for all commits of a step: nobody has seen them before,
+and all of them are durable before that of the next step. It compares with whatever else was noted
+during the same boot. Files are named ``history-<number>.jsonl`` and rotated by size. They are
+written but not synced: they survive every crash of the process, not a power loss.
 """
 
 from __future__ import annotations
@@ -50,6 +53,8 @@ class Commit(NamedTuple):
     mesh_time_ns: int
     compares: tuple[Compare, ...]
     changes: tuple[Change, ...]
+    boot_ns: int | None = None
+    """Boot time at which its step was made ready to be written; None: not known."""
 
 
 class HistorySink(Protocol):
@@ -135,31 +140,32 @@ class MemoryHistory:
         """Does nothing."""
 
 
-def start_line(durable_revision: int) -> bytes:
+def start_line(durable_revision: int, *, incarnation: str = "", boot_id: str = "") -> bytes:
     """Gives the line that stands before the first commit after each opening of a store.
 
     It belongs to the first step's lines, and again to the next step's where that was refused.
     """
-    return _line({"start": durable_revision})
+    return _line({"start": durable_revision, "incarnation": incarnation, "boot_id": boot_id})
 
 
 def commit_line(commit: Commit) -> bytes:
     """Gives a commit's line."""
-    return _line(
-        {
-            "revision": commit.revision,
-            "mesh_time_ns": commit.mesh_time_ns,
-            "compares": [_compare_to_json(compare) for compare in commit.compares],
-            "changes": [
-                {
-                    "key": _text(change.key),
-                    "before": _record_to_json(change.before),
-                    "after": _record_to_json(change.after),
-                }
-                for change in commit.changes
-            ],
-        }
-    )
+    entry: dict[str, Any] = {
+        "revision": commit.revision,
+        "mesh_time_ns": commit.mesh_time_ns,
+        "compares": [_compare_to_json(compare) for compare in commit.compares],
+        "changes": [
+            {
+                "key": _text(change.key),
+                "before": _record_to_json(change.before),
+                "after": _record_to_json(change.after),
+            }
+            for change in commit.changes
+        ],
+    }
+    if commit.boot_ns is not None:
+        entry["boot_ns"] = commit.boot_ns
+    return _line(entry)
 
 
 def read_history(folder: Path) -> Iterator[Commit]:
@@ -178,6 +184,24 @@ def read_lines(lines: Sequence[bytes]) -> Iterator[Commit]:
     return _durable(iter(lines))
 
 
+def commit_of(entry: dict[str, Any]) -> Commit:
+    """Gives the commit of a parsed line."""
+    return Commit(
+        entry["revision"],
+        entry["mesh_time_ns"],
+        tuple(_compare_from_json(compare) for compare in entry["compares"]),
+        tuple(
+            Change(
+                base64.b64decode(change["key"]),
+                _record_from_json(change["before"]),
+                _record_from_json(change["after"]),
+            )
+            for change in entry["changes"]
+        ),
+        entry.get("boot_ns"),
+    )
+
+
 def _durable(lines: Iterator[bytes]) -> Iterator[Commit]:
     pending: list[Commit] = []  # the commits since the last start: not yet known to be durable
     for line in lines:
@@ -188,7 +212,7 @@ def _durable(lines: Iterator[bytes]) -> Iterator[Commit]:
             yield from (commit for commit in pending if commit.revision <= entry["start"])
             pending = []
         else:
-            pending.append(_commit_from_json(entry))
+            pending.append(commit_of(entry))
     yield from pending
 
 
@@ -244,20 +268,4 @@ def _record_from_json(entry: dict[str, Any] | None) -> Record | None:
         entry["create_revision"],
         entry["mod_revision"],
         entry["version"],
-    )
-
-
-def _commit_from_json(entry: dict[str, Any]) -> Commit:
-    return Commit(
-        entry["revision"],
-        entry["mesh_time_ns"],
-        tuple(_compare_from_json(compare) for compare in entry["compares"]),
-        tuple(
-            Change(
-                base64.b64decode(change["key"]),
-                _record_from_json(change["before"]),
-                _record_from_json(change["after"]),
-            )
-            for change in entry["changes"]
-        ),
     )

@@ -25,6 +25,14 @@ class Timekeeper:
         """Gives the awake time since the store's start."""
         return self._awake.look(self._clock.monotonic_ns())
 
+    def boot_ns(self) -> int:
+        """Gives the time since the machine's boot."""
+        return self._clock.boot_ns()
+
+    def boot_id(self) -> str:
+        """Identifies the machine's boot."""
+        return self._clock.boot_id()
+
     def read(self) -> ClockReading:
         """Tells mesh time and how it stands to the wall clock."""
         return self.mesh.read(self._clock.boot_ns(), self._clock.wall_ns())

@@ -242,11 +242,17 @@ class Writer:
         puts, deletes = step.writes()
         lines: list[bytes] = []
         if self._history:
-            lines = [] if self._started_history else [start_line(self.revision)]
-            lines += map(commit_line, step.commits)
+            lines = [] if self._started_history else [self._start_line()]
+            now_ns = self._time.boot_ns()
+            lines += (commit_line(commit._replace(boot_ns=now_ns)) for commit in step.commits)
         record = encode(self._cluster, step.revision, self._time.mesh.record())
         self._time.mesh.changed = False
         return WriteBatch(puts, deletes, record, lines)
+
+    def _start_line(self) -> bytes:
+        return start_line(
+            self.revision, incarnation=self._cluster.incarnation, boot_id=self._time.boot_id()
+        )
 
     def _publish(self, requests: list[Request[Any]], step: Step) -> None:
         self.revision = step.revision

@@ -29,6 +29,7 @@ CREATED = Commit(
         Change(b"jobs/a", None, Record(b"\x00value", 7, 7, 1)),
         Change(b"old", Record(b"", 1, 2, 2), None),
     ),
+    5_000_000_000,
 )
 
 
@@ -44,6 +45,12 @@ def test_a_line_is_one_json_object() -> None:
     assert commit_line(Commit(1, 2, (), (Change(b"key", None, Record(b"v", 1, 1, 1)),))) == (
         b'{"revision":1,"mesh_time_ns":2,"compares":[],"changes":[{"key":"a2V5","before":null,'
         b'"after":{"value":"dg==","create_revision":1,"mod_revision":1,"version":1}}]}\n'
+    )
+
+
+def test_a_start_line_says_which_store_and_which_boot() -> None:
+    assert start_line(41, incarnation="abc", boot_id="b") == (
+        b'{"start":41,"incarnation":"abc","boot_id":"b"}\n'
     )
 
 
