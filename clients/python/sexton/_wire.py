@@ -33,6 +33,7 @@ _OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 2_000),
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     # Whether a call may be repeated is known to its caller only.
     ("grpc.enable_retries", 0),
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),

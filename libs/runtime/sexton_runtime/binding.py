@@ -1,8 +1,9 @@
-"""Where a server may listen: on loopback, or further with secrets."""
+"""Where a server may listen: on loopback, or further with secrets; and how it is then reached."""
 
 from __future__ import annotations
 
 import ipaddress
+import socket
 
 from sexton_runtime.config import ConfigError
 
@@ -25,6 +26,23 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def advertised(listening: str, advertise: str) -> str:
+    """Gives `host:port` at which others reach a server that listens at an address.
+
+    That is `advertise` where it is given, and this machine's name where the server listens at all
+    of its addresses: of a container's network every member resolves it, and it stays right when the
+    container gets another address.
+    """
+    if advertise:
+        return advertise
+    host, port = parse_address(listening, "listen")
+    try:
+        everywhere = ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        everywhere = False
+    return f"{socket.gethostname()}:{port}" if everywhere else listening
 
 
 def check_listen(listen: str, field: str, *, secured: bool, insecure: bool) -> None:

@@ -9,6 +9,7 @@ from sexton_coordinator.api.services import Api
 from sexton_coordinator.leader.leadership import Leadership
 from sexton_coordinator.leader.rpc import leader_services
 from sexton_coordinator.mesh import Mesh
+from sexton_runtime.binding import advertised
 from sexton_runtime.clock import Clock
 from sexton_runtime.lifecycle import ExitCode, Lifecycle
 from sexton_runtime.randomness import Randomness
@@ -86,7 +87,7 @@ class _Address:
         self._advertise = advertise
 
     async def start(self) -> None:
-        self._mesh.address = self._advertise or self._server.address
+        self._mesh.address = advertised(self._server.address, self._advertise)
 
     async def stop(self) -> None:
         """Nothing: an address does no harm."""

@@ -17,7 +17,11 @@ class CoordinatorConfig:
     store: Annotated[str, Field(min_length=1, description="host:port of the store")]
     listen: Annotated[str, Field(description="host:port; port 0 is any free one")] = DEFAULT_LISTEN
     advertise: Annotated[
-        str, Field(description="host:port at which others reach it; empty: as it listens")
+        str,
+        Field(
+            description="host:port at which others reach it; empty: as it listens, with this "
+            "machine's name where that is at all addresses"
+        ),
     ] = ""
     insecure: Annotated[
         bool, Field(description="listen beyond this machine although no secrets are set")

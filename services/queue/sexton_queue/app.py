@@ -17,6 +17,7 @@ from sexton_queue.describe import describe
 from sexton_queue.owner import Owner
 from sexton_queue.rpc import MEMBERS, QUEUES, WORKERS, Servicer
 from sexton_runtime import semconv
+from sexton_runtime.binding import advertised
 from sexton_runtime.clock import Clock
 from sexton_runtime.kv.client import StoreClient
 from sexton_runtime.kv.lease_keeper import LeaseKeeper
@@ -115,7 +116,7 @@ class Queue:
     @property
     def address(self) -> str:
         """Gives `host:port` at which others reach this replica."""
-        return self._config.advertise or self.server.address
+        return advertised(self.server.address, self._config.advertise)
 
     def _tell_health(self, leading: bool) -> None:  # noqa: FBT001 - a callback
         self.server.health.set(LEADER, serving=leading)

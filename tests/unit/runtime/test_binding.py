@@ -2,7 +2,7 @@
 
 import pytest
 
-from sexton_runtime.binding import check_listen, is_loopback, parse_address
+from sexton_runtime.binding import advertised, check_listen, is_loopback, parse_address
 from sexton_runtime.config import ConfigError
 
 
@@ -32,3 +32,13 @@ def test_nobody_listens_beyond_the_machine_without_secrets(listen: str) -> None:
 
     check_listen(listen, "store.listen", secured=True, insecure=False)
     check_listen(listen, "store.listen", secured=False, insecure=True)
+
+
+def test_others_are_told_an_address_that_they_can_reach(monkeypatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "box")
+
+    assert advertised("127.0.0.1:7400", "") == "127.0.0.1:7400"
+    assert advertised("store:7600", "") == "store:7600"
+    assert advertised("0.0.0.0:7400", "") == "box:7400"
+    assert advertised("[::]:7400", "") == "box:7400"
+    assert advertised("0.0.0.0:7400", "10.0.0.7:7400") == "10.0.0.7:7400"

@@ -39,6 +39,9 @@ class GrpcSettings:
     """Also how long a peer that accepts and never speaks is given."""
     longest_reconnect_ms: int = 2_000
     """gRPC's own back-off would grow to 120 s."""
+    shortest_resolve_ms: int = 1_000
+    """A name is not looked up more often. gRPC's own 30 s would be waited for after a container was
+    made anew with another address."""
     max_concurrent_streams: int = 1_000
     """Calls open at once on one connection; further ones wait at the client."""
 
@@ -52,6 +55,7 @@ class GrpcSettings:
             ("grpc.initial_reconnect_backoff_ms", self.first_reconnect_ms),
             ("grpc.min_reconnect_backoff_ms", self.shortest_reconnect_ms),
             ("grpc.max_reconnect_backoff_ms", self.longest_reconnect_ms),
+            ("grpc.dns_min_time_between_resolutions_ms", self.shortest_resolve_ms),
             # A broken connection does not tell whether the call was executed: whether it may be
             # repeated is known to its caller only.
             ("grpc.enable_retries", 0),
