@@ -10,8 +10,10 @@ import structlog
 from sexton_core.instants import SECOND
 from sexton_runtime import semconv
 from sexton_runtime.clock import Clock
-from sexton_runtime.lifecycle import ExitCode, Lifecycle
+from sexton_runtime.lifecycle import ExitCode, Lifecycle, Part
 from sexton_runtime.randomness import Randomness
+from sexton_runtime.rpc.server import Readiness, RpcServer
+from sexton_runtime.secrets import Role
 from sexton_runtime.telemetry import Points, Telemetry
 from sexton_runtime.transport import Transport
 from sexton_runtime.version import software_version
@@ -19,6 +21,9 @@ from sexton_worker.config import WorkerConfig
 from sexton_worker.contract import Executor
 from sexton_worker.machine import Machine
 from sexton_worker.pull import PullConfig, Puller
+
+CONNECTED = "queue"
+"""The health service that serves while the queue's owner has welcomed this worker."""
 
 _STOP_MARGIN_S = 15.0
 """Beyond drain and grace: for the last messages and for what was killed to be dead."""
@@ -46,6 +51,7 @@ class Worker:
     ) -> None:
         """`die` ends the process at once, for the reason that it is given."""
         telemetry = telemetry or Telemetry()
+        self._server: RpcServer | None = None
         grace = round(config.cancel_grace_s * SECOND)
         self.machine = Machine(slots=config.slots, cancel_grace=grace)
         self.puller = Puller(
@@ -64,14 +70,37 @@ class Worker:
             clock=clock,
             randomness=randomness,
             die=die,
+            on_connected=self._tell_health,
         )
+        parts: list[Part] = [telemetry, self.puller]
+        if config.health_listen:
+            self._server = RpcServer(
+                transport=transport,
+                listen=config.health_listen,
+                services=(),
+                secrets={Role.WORKER: secret} if secret else {},
+                randomness=randomness,
+                telemetry=telemetry,
+                insecure=True,  # health is told to everybody, and there is nothing else
+            )
+            parts = [telemetry, self._server, self.puller, Readiness(self._server.health)]
+            self._tell_health(False)
         self.lifecycle = Lifecycle(
             "worker",
-            (telemetry, self.puller),
+            parts,
             stop_timeout_s=config.drain_timeout_s + config.cancel_grace_s + _STOP_MARGIN_S,
         )
         self.lifecycle.stop_when(self.puller.failed.wait, "of a fault of its own", ExitCode.RESTART)
         self._measure(telemetry)
+
+    @property
+    def health_address(self) -> str:
+        """Gives `host:port` of the health service; empty: there is none."""
+        return self._server.address if self._server is not None else ""
+
+    def _tell_health(self, connected: bool) -> None:  # noqa: FBT001 - a callback
+        if self._server is not None:
+            self._server.health.set(CONNECTED, serving=connected)
 
     def _measure(self, telemetry: Telemetry) -> None:
         def events() -> Points:

@@ -97,6 +97,10 @@ class WorkerConfig:
     scratch: Annotated[
         Path | None, Field(description="where attempts get their folders; the system's if not set")
     ] = None
+    health_listen: Annotated[
+        str,
+        Field(description="host:port of a gRPC health service, which tells `queue` too; none"),
+    ] = ""
     cancel_grace_s: Annotated[
         float, Field(ge=0, le=3_600, description="seconds from asking an attempt to end to force")
     ] = 10.0

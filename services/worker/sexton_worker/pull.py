@@ -77,8 +77,12 @@ class Puller:
         clock: Clock,
         randomness: Randomness,
         die: Callable[[str], object],
+        on_connected: Callable[[bool], object] = lambda _connected: None,
     ) -> None:
-        """`die` ends the process at once; called when what must be dead is not."""
+        """`die` ends the process at once; called when what must be dead is not.
+
+        `on_connected` is told when the queue's owner has welcomed this worker, and when it is lost.
+        """
         self.connected = asyncio.Event()
         """Set while the queue's owner has welcomed this worker."""
         self.failed = asyncio.Event()
@@ -90,6 +94,7 @@ class Puller:
         self._clock = clock
         self._randomness = randomness
         self._die = die
+        self._on_connected = on_connected
         self._told: dict[str, str] = {}
         self._planned: Instant = MAX_INSTANT
         self._write = asyncio.Event()
@@ -193,6 +198,7 @@ class Puller:
             self._tell(address, error)
         finally:
             self.connected.clear()
+            self._on_connected(False)
             self._machine.disconnected()
             self._act()
         return welcomed, onward
@@ -234,6 +240,7 @@ class Puller:
             raise Unavailable(self._machine.hang_up)
         self._told.clear()
         self.connected.set()
+        self._on_connected(True)
         _log.info(
             "The queue has welcomed this worker.",
             action="connect",

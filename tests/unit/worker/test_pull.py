@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from integration.worker.owner import Owner, serving
 
 from sexton_runtime.randomness import SeededRandomness
@@ -19,6 +20,7 @@ from sexton_worker.config import WorkerConfig
 from sexton_worker.contract import Ended, Listener, Order
 
 FIRST, SECOND = "127.0.0.1:7700", "127.0.0.1:7701"
+HEALTH = "127.0.0.1:7800"
 
 
 class FakeExecutor:
@@ -105,7 +107,9 @@ class Story:
 
         async def work() -> None:
             self.worker = Worker(
-                config=WorkerConfig(queue=(FIRST, SECOND), slots=5, drain_timeout_s=5),
+                config=WorkerConfig(
+                    queue=(FIRST, SECOND), slots=5, drain_timeout_s=5, health_listen=HEALTH
+                ),
                 executor=self.executor,
                 transport=SimTransport(self.network),
                 clock=SimClock(process.machine),
@@ -116,6 +120,13 @@ class Story:
 
         process.spawn(work())
         return process
+
+
+async def health(story: Story, service: str) -> str:
+    async with SimTransport(story.network).channel(HEALTH) as channel:
+        request = health_pb2.HealthCheckRequest(service=service)
+        answer = await health_pb2_grpc.HealthStub(channel).Check(request)
+        return health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
 
 
 @pytest.fixture
@@ -219,5 +230,21 @@ def test_a_drained_worker_closes_its_session(story: Story) -> None:
         story.executor.finish(token, Ended(succeeded=True))
         await story.owner.until(lambda: story.owner.closed)
         assert [done.attempt.token for done in story.owner.completions] == [token]
+
+    story.run(scenario)
+
+
+def test_its_health_says_whether_the_queue_has_welcomed_it(story: Story) -> None:
+    async def scenario() -> None:
+        assert await health(story, "") == "SERVING"
+        assert await health(story, "queue") == "SERVING"
+
+        story.first.crash()
+        await asyncio.sleep(5)
+        assert await health(story, "") == "SERVING"
+        assert await health(story, "queue") == "NOT_SERVING"
+
+        await story.take_over()
+        assert await health(story, "queue") == "SERVING"
 
     story.run(scenario)
