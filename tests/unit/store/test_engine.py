@@ -672,7 +672,8 @@ def test_history_tells_what_became_durable_and_nothing_else() -> None:
         assert commits[2].compares == (absent(b"leases/l"),)
         assert lease.token == 3
         stamps = [commit.boot_ns for commit in commits]
-        assert stamps == sorted(stamps) and stamps[0] == rig.machine.boot_ns()
+        assert stamps == sorted(stamps)
+        assert stamps[0] == rig.machine.boot_ns()
 
     loop.run(main())
 
