@@ -247,6 +247,8 @@ class RunEvent(StrEnum):
     # The worker completes: success, failure, its timeout, or stopped on request.
     SUCCEED = "succeed"
     FAIL = "fail"
+    # A failure that no repetition mends, by the worker's word: attempts that are left are not used.
+    FAIL_FOR_GOOD = "fail_for_good"
     TIME_OUT = "time_out"
     STOP = "stop"
     # The worker returns it unbegun (drain, full).

@@ -126,7 +126,7 @@ def report_from(completion: worker_pb2.Completion) -> Report:
     """Reads a completion that has been checked."""
     error = completion.error
     return Report(
-        event=_EVENTS[completion.state],
+        event=_event(completion),
         result_json=completion.result_json,
         error_kind=error.kind,
         error_message=error.message,
@@ -135,6 +135,7 @@ def report_from(completion: worker_pb2.Completion) -> Report:
         wait_ms=completion.wait_ms,
         execution_ms=completion.execution_ms,
         terminated=completion.state == run_pb2.ATTEMPT_STATE_TERMINATED,
+        retry_after=completion.retry_after_ms * MILLISECOND,
     )
 
 
@@ -238,6 +239,9 @@ def _check_completion(completion: worker_pb2.Completion) -> None:
     succeeded = completion.state == run_pb2.ATTEMPT_STATE_SUCCEEDED
     if completion.result_json and not succeeded:
         raise InvalidArgument("completions.result_json", "a result", "one with SUCCEEDED only")
+    failed = completion.state == run_pb2.ATTEMPT_STATE_FAILED
+    if (completion.for_good or completion.retry_after_ms) and not failed:
+        raise InvalidArgument("completions.state", completion.state, "FAILED with what may follow")
     error = completion.error
     _check_text("completions.error.kind", error.kind, MAX_KIND_CHARACTERS)
     for field, text, limit in (
@@ -251,9 +255,15 @@ def _check_completion(completion: worker_pb2.Completion) -> None:
     for field, value in (
         ("completions.wait_ms", completion.wait_ms),
         ("completions.execution_ms", completion.execution_ms),
+        ("completions.retry_after_ms", completion.retry_after_ms),
     ):
         if not 0 <= value <= _MAX_MILLISECONDS:
             raise InvalidArgument(field, value, "milliseconds, 0 to ten years")
+
+
+def _event(completion: worker_pb2.Completion) -> RunEvent:
+    event = _EVENTS[completion.state]
+    return RunEvent.FAIL_FOR_GOOD if completion.for_good else event
 
 
 def _ref(ref: worker_pb2.AttemptRef, field: str) -> Ref:

@@ -149,7 +149,7 @@ def stop_sent(entry: Entry) -> None:
 
 def _completion(entry: Entry, ask: Complete, now: Instant, shards: int) -> Change | None:
     said = ask.report
-    settled = complete(entry.run, ask.token, said.event, now)
+    settled = complete(entry.run, ask.token, said.event, now, retry_after=said.retry_after)
     if settled.judgement is not Judgement.ACCEPTED:
         ask.answer(settled.judgement is Judgement.REPEATED, entry.run.state)
         return None
@@ -231,7 +231,7 @@ def _ended_in_line(
 def _attempt_state(said: Report) -> run_pb2.AttemptState.ValueType:
     if said.event is RunEvent.SUCCEED:
         return run_pb2.ATTEMPT_STATE_SUCCEEDED
-    if said.event is RunEvent.FAIL:
+    if said.event in (RunEvent.FAIL, RunEvent.FAIL_FOR_GOOD):
         return run_pb2.ATTEMPT_STATE_FAILED
     if said.event is RunEvent.TIME_OUT:
         return run_pb2.ATTEMPT_STATE_TIMED_OUT

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from sexton_core.instants import Instant
+from sexton_core.instants import Duration, Instant
 from sexton_core.runs import Run
 from sexton_core.words import RunEvent, RunState
 from sexton_queue.records import RunRecord, requirement_of
@@ -52,6 +52,7 @@ class Report(NamedTuple):
     wait_ms: int = 0
     execution_ms: int = 0
     terminated: bool = False
+    retry_after: Duration = 0
 
 
 class Complete(NamedTuple):

@@ -137,6 +137,17 @@ def test_a_hello_that_is_none_is_refused(first: worker_pb2.PullRequest, field: s
             Pull(
                 completions=[
                     worker_pb2.Completion(
+                        attempt=REF, state=run_pb2.ATTEMPT_STATE_SUCCEEDED, for_good=True
+                    )
+                ]
+            ),
+            InvalidArgument,
+            "completions.state",
+        ),
+        (
+            Pull(
+                completions=[
+                    worker_pb2.Completion(
                         attempt=REF,
                         state=run_pb2.ATTEMPT_STATE_SUCCEEDED,
                         result_json="x" * (64 * 1024 + 1),

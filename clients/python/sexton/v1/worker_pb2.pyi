@@ -189,6 +189,8 @@ class Completion(_message.Message):
     OUTPUT_TAIL_FIELD_NUMBER: _builtins.int
     WAIT_MS_FIELD_NUMBER: _builtins.int
     EXECUTION_MS_FIELD_NUMBER: _builtins.int
+    FOR_GOOD_FIELD_NUMBER: _builtins.int
+    RETRY_AFTER_MS_FIELD_NUMBER: _builtins.int
     state: _run_pb2.AttemptState.ValueType
     """SUCCEEDED, FAILED, TIMED_OUT, CANCELLED or TERMINATED."""
     result_json: _builtins.str
@@ -199,6 +201,12 @@ class Completion(_message.Message):
     """From the receipt of the assignment to the start, in milliseconds."""
     execution_ms: _builtins.int
     """From start to end, in milliseconds."""
+    for_good: _builtins.bool
+    """With FAILED: no repetition mends this; attempts that are left are not used."""
+    retry_after_ms: _builtins.int
+    """With FAILED: how long to leave it alone before the next attempt, in milliseconds; at most the
+    job's max_backoff counts, and never less than its own backoff. 0: nothing is asked.
+    """
     @_builtins.property
     def attempt(self) -> Global___AttemptRef:
         """Which attempt."""
@@ -217,10 +225,12 @@ class Completion(_message.Message):
         output_tail: _builtins.str = ...,
         wait_ms: _builtins.int = ...,
         execution_ms: _builtins.int = ...,
+        for_good: _builtins.bool = ...,
+        retry_after_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "error", b"error", "execution_ms", b"execution_ms", "output_tail", b"output_tail", "result_json", b"result_json", "state", b"state", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "error", b"error", "execution_ms", b"execution_ms", "for_good", b"for_good", "output_tail", b"output_tail", "result_json", b"result_json", "retry_after_ms", b"retry_after_ms", "state", b"state", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

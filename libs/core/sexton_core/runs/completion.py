@@ -3,12 +3,18 @@
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from sexton_core.instants import Instant
+from sexton_core.instants import Duration, Instant
 from sexton_core.runs.machine import Run, apply
 from sexton_core.runs.table import WITH_WORKER
 from sexton_core.words import RunEvent
 
-COMPLETIONS: Final = (RunEvent.SUCCEED, RunEvent.FAIL, RunEvent.TIME_OUT, RunEvent.STOP)
+COMPLETIONS: Final = (
+    RunEvent.SUCCEED,
+    RunEvent.FAIL,
+    RunEvent.FAIL_FOR_GOOD,
+    RunEvent.TIME_OUT,
+    RunEvent.STOP,
+)
 """How an attempt ends by its worker's own word."""
 
 
@@ -46,7 +52,9 @@ def holds(run: Run, token: int) -> bool:
     return run.state in WITH_WORKER and run.token == token and token > 0
 
 
-def complete(run: Run, token: int, event: RunEvent, now: Instant) -> Settlement:
+def complete(
+    run: Run, token: int, event: RunEvent, now: Instant, *, retry_after: Duration = 0
+) -> Settlement:
     """Judges a completion by the token of its attempt and, if it counts, moves the run.
 
     A cancel request does not change the token, so that of a completion and a cancel that race the
@@ -57,11 +65,12 @@ def complete(run: Run, token: int, event: RunEvent, now: Instant) -> Settlement:
         token: as the worker was given it.
         event: one of `COMPLETIONS`.
         now: mesh time.
+        retry_after: see `apply`.
 
     """
     assert event in COMPLETIONS, "only a worker's own word completes an attempt"
     if holds(run, token):
-        return Settlement(Judgement.ACCEPTED, apply(run, event, now))
+        return Settlement(Judgement.ACCEPTED, apply(run, event, now, retry_after=retry_after))
     if run.ended and run.completed and run.token == token > 0:
         return Settlement(Judgement.REPEATED, run)
     return Settlement(Judgement.REFUSED, run)

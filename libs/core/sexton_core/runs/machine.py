@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from sexton_core.errors import IllegalTransition
 from sexton_core.ids import RunId
-from sexton_core.instants import MAX_INSTANT, Instant
+from sexton_core.instants import MAX_INSTANT, Duration, Instant
 from sexton_core.runs.policy import RunPolicy
 from sexton_core.runs.retry import backoff
 from sexton_core.runs.table import ENDED, TRANSITIONS, states_for
@@ -95,7 +95,7 @@ def assigned(run: Run, token: int) -> Run:
     return run._replace(token=token)
 
 
-def apply(run: Run, event: RunEvent, now: Instant) -> Run:
+def apply(run: Run, event: RunEvent, now: Instant, *, retry_after: Duration = 0) -> Run:
     """Returns the run after an event other than ASSIGN.
 
     The caller has checked the token of what a worker reports (`completion`).
@@ -104,6 +104,7 @@ def apply(run: Run, event: RunEvent, now: Instant) -> Run:
         run: as it stands.
         event: what happened.
         now: mesh time.
+        retry_after: how long a failed attempt asks to be left alone; at most `max_backoff` counts.
 
     Raises:
         IllegalTransition: the pair is not in the table, a timer's time has not come, or an
@@ -118,12 +119,12 @@ def apply(run: Run, event: RunEvent, now: Instant) -> Run:
         raise IllegalTransition(f"run {run.run_id}", event, "begun", "it has not begun")
     if event in (RunEvent.EXPIRE, RunEvent.DEADLINE):
         _check_timer(run, event, now)
-    target = targets[0] if len(targets) == 1 else _choose(run, event, now)
+    target = targets[0] if len(targets) == 1 else _choose(run, event, now, retry_after)
     assert target in targets, "the table is the rule"
     if target in ENDED:
         return _end(run, event, target, now)
     if target is RunState.RETRYING or target is RunState.WAITING:
-        return _line_up(run, event, target, now)
+        return _line_up(run, event, target, _next_attempt(run, event, now, retry_after))
     if target is run.state:
         return run
     return run._replace(state=target, deadline_passed=event is RunEvent.DEADLINE)
@@ -155,7 +156,7 @@ def _check_timer(run: Run, event: RunEvent, now: Instant) -> None:
         raise IllegalTransition(f"run {run.run_id}", event, "within its time", "that has passed")
 
 
-def _choose(run: Run, event: RunEvent, now: Instant) -> RunState:
+def _choose(run: Run, event: RunEvent, now: Instant, retry_after: Duration) -> RunState:
     """Chooses among several targets; every rule about retries and losses is here."""
     if run.state is RunState.TERMINATING:
         return RunState.TIMED_OUT if run.deadline_passed else RunState.TERMINATED
@@ -171,7 +172,7 @@ def _choose(run: Run, event: RunEvent, now: Instant) -> RunState:
     if failures >= run.policy.retries.max_attempts or run.attempts >= run.policy.max_deliveries:
         return over
     deadline_at = run.deadline_at
-    if deadline_at is not None and _next_attempt(run, event, now) >= deadline_at:
+    if deadline_at is not None and _next_attempt(run, event, now, retry_after) >= deadline_at:
         return over
     return RunState.RETRYING
 
@@ -183,29 +184,31 @@ def _back(run: Run) -> RunState:
     return RunState.RETRYING if run.ever_started else RunState.WAITING
 
 
-def _next_attempt(run: Run, event: RunEvent, now: Instant) -> Instant:
+def _next_attempt(run: Run, event: RunEvent, now: Instant, retry_after: Duration) -> Instant:
     """Returns when a failed run may be assigned again.
 
     A lost worker says nothing about the job: the next one begins at once.
     """
     if event in (RunEvent.LOSE, RunEvent.GIVE_BACK):
         return now
-    return now + backoff(run.policy.retries, run.run_id, run.failures + 1)
+    retries = run.policy.retries
+    pause = backoff(retries, run.run_id, run.failures + 1)
+    return now + max(pause, min(retry_after, retries.max_backoff_ns))
 
 
-def _line_up(run: Run, event: RunEvent, target: RunState, now: Instant) -> Run:
+def _line_up(run: Run, event: RunEvent, target: RunState, not_before: Instant) -> Run:
     unbegun = event is RunEvent.GIVE_BACK or (event is RunEvent.LOSE and not run.started)
     return run._replace(
         state=target,
         failures=run.failures if unbegun else run.failures + 1,
-        not_before=_next_attempt(run, event, now),
+        not_before=not_before,
         token=0,
         session="",
         started=False,
     )
 
 
-_FAILURES = frozenset({RunEvent.FAIL, RunEvent.TIME_OUT})
+_FAILURES = frozenset({RunEvent.FAIL, RunEvent.FAIL_FOR_GOOD, RunEvent.TIME_OUT})
 _COMPLETIONS = _FAILURES | {RunEvent.SUCCEED, RunEvent.STOP}
 
 

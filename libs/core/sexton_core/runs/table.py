@@ -31,6 +31,7 @@ TRANSITIONS: Final[Mapping[tuple[RunState, RunEvent], tuple[RunState, ...]]] = {
     (_S.RUNNING, _E.SUCCEED): (_S.SUCCEEDED,),
     # Again while attempts, deliveries and the deadline allow it, else a dead letter.
     (_S.RUNNING, _E.FAIL): (_S.RETRYING, _S.FAILED),
+    (_S.RUNNING, _E.FAIL_FOR_GOOD): (_S.FAILED,),
     (_S.RUNNING, _E.TIME_OUT): (_S.RETRYING, _S.TIMED_OUT),
     # The worker stopped the attempt although nobody had asked: a failure like any other.
     (_S.RUNNING, _E.STOP): (_S.RETRYING, _S.FAILED),
@@ -46,6 +47,7 @@ TRANSITIONS: Final[Mapping[tuple[RunState, RunEvent], tuple[RunState, ...]]] = {
     (_S.CANCELLING, _E.START): (_S.CANCELLING,),
     (_S.CANCELLING, _E.SUCCEED): (_S.SUCCEEDED,),
     (_S.CANCELLING, _E.FAIL): (_S.FAILED,),
+    (_S.CANCELLING, _E.FAIL_FOR_GOOD): (_S.FAILED,),
     (_S.CANCELLING, _E.TIME_OUT): (_S.TIMED_OUT,),
     (_S.CANCELLING, _E.STOP): (_S.CANCELLED,),
     (_S.CANCELLING, _E.GIVE_BACK): (_S.CANCELLED,),
@@ -57,6 +59,7 @@ TRANSITIONS: Final[Mapping[tuple[RunState, RunEvent], tuple[RunState, ...]]] = {
     (_S.TERMINATING, _E.START): (_S.TERMINATING,),
     (_S.TERMINATING, _E.SUCCEED): (_S.SUCCEEDED,),
     (_S.TERMINATING, _E.FAIL): (_S.FAILED,),
+    (_S.TERMINATING, _E.FAIL_FOR_GOOD): (_S.FAILED,),
     (_S.TERMINATING, _E.TIME_OUT): (_S.TIMED_OUT,),
     (_S.TERMINATING, _E.STOP): (_S.TERMINATED, _S.TIMED_OUT),
     (_S.TERMINATING, _E.GIVE_BACK): (_S.TERMINATED, _S.TIMED_OUT),

@@ -24,7 +24,10 @@ from sexton_core.runs import (
 )
 from sexton_core.words import Delivery, RunEvent, RunState
 
-COMPLETIONS = (RunEvent.SUCCEED, RunEvent.FAIL, RunEvent.TIME_OUT, RunEvent.STOP)
+COMPLETIONS = (
+    *(RunEvent.SUCCEED, RunEvent.FAIL, RunEvent.FAIL_FOR_GOOD),
+    *(RunEvent.TIME_OUT, RunEvent.STOP),
+)
 
 
 @st.composite

@@ -142,6 +142,23 @@ def test_an_attempt_is_not_assigned_before_its_backoff_is_over() -> None:
     assert assign(run, "s1", NOW + SECOND).attempts == 2
 
 
+def test_a_failure_for_good_uses_no_attempt_that_is_left() -> None:
+    run = apply(run_in(RunState.RUNNING), RunEvent.FAIL_FOR_GOOD, NOW)
+    assert (run.state, run.failures, run.completed) == (RunState.FAILED, 1, True)
+
+
+def test_what_asks_to_be_left_alone_is_heeded_between_backoff_and_max_backoff() -> None:
+    policy = RunPolicy(
+        retry=Retry(jitter=0.0, initial_backoff_ns=2 * SECOND, max_backoff_ns=MINUTE)
+    )
+    run = run_in(RunState.RUNNING, policy)
+    waits = [
+        apply(run, RunEvent.FAIL, NOW, retry_after=asked).not_before - NOW
+        for asked in (SECOND, 30 * SECOND, HOUR)
+    ]
+    assert waits == [2 * SECOND, 30 * SECOND, MINUTE]
+
+
 def test_a_lost_attempt_that_had_begun_is_a_failure_and_starts_elsewhere_at_once() -> None:
     run = apply(run_in(RunState.RUNNING, started=True), RunEvent.LOSE, NOW + SECOND)
     assert (run.state, run.failures, run.not_before) == (RunState.RETRYING, 1, NOW + SECOND)
