@@ -665,10 +665,13 @@ class TriggerJobResponse(_message.Message):
     RUN_FIELD_NUMBER: _builtins.int
     DECISION_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    RUN_NAME_FIELD_NUMBER: _builtins.int
     decision: _builtins.str
     """Otherwise what the gate decided: `skipped`, `dropped` or `buffered`."""
     reason: _builtins.str
     """Why."""
+    run_name: _builtins.str
+    """The run's name; of a buffered start the one that it will have. Empty: it will never run."""
     @_builtins.property
     def run(self) -> _run_pb2.Run:
         """The run, if one was created or there already."""
@@ -679,10 +682,11 @@ class TriggerJobResponse(_message.Message):
         run: _run_pb2.Run | None = ...,
         decision: _builtins.str = ...,
         reason: _builtins.str = ...,
+        run_name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["run", b"run"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["decision", b"decision", "reason", b"reason", "run", b"run"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["decision", b"decision", "reason", b"reason", "run", b"run", "run_name", b"run_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -788,12 +792,14 @@ class PreviewJobRequest(_message.Message):
     UNTIL_TIME_FIELD_NUMBER: _builtins.int
     COUNT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """A job that stands; empty: `spec` is previewed."""
+    """A job; empty: of `spec` alone, which then can't use `H`."""
     count: _builtins.int
     """At most this many, 1 to 1,000; 0: 20."""
     @_builtins.property
     def spec(self) -> _job_pb2.JobSpec:
-        """A definition that is not applied, or that would replace the job's."""
+        """A definition that is not applied: of a new job, or instead of the job's own. Absent: the job's
+        own. Only its schedules and catch-up rules are looked at.
+        """
 
     @_builtins.property
     def after_time(self) -> _timestamp_pb2.Timestamp:
@@ -862,7 +868,7 @@ Global___PreviewJobResponse: _TypeAlias = PreviewJobResponse  # noqa: Y015
 
 @_typing.final
 class PreviewedTime(_message.Message):
-    """PreviewedTime is one nominal time."""
+    """PreviewedTime is one nominal time, or a stretch of them that calendars take away."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -870,17 +876,25 @@ class PreviewedTime(_message.Message):
     DUE_TIME_FIELD_NUMBER: _builtins.int
     LOCAL_TIME_FIELD_NUMBER: _builtins.int
     NOTE_FIELD_NUMBER: _builtins.int
+    EXCLUDED_BY_FIELD_NUMBER: _builtins.int
+    EXCLUDED_UNTIL_TIME_FIELD_NUMBER: _builtins.int
     local_time: _builtins.str
     """Its wall time with offset, in the zone of the schedule that asks for it."""
     note: _builtins.str
     """What the clock change did to it; empty: nothing."""
+    excluded_by: _builtins.str
+    """The calendar that takes it away; empty: it runs. Stretches don't count for `count`."""
     @_builtins.property
     def nominal_time(self) -> _timestamp_pb2.Timestamp:
-        """The instant."""
+        """The instant; of a stretch its first."""
 
     @_builtins.property
     def due_time(self) -> _timestamp_pb2.Timestamp:
         """When it is due: with its jitter."""
+
+    @_builtins.property
+    def excluded_until_time(self) -> _timestamp_pb2.Timestamp:
+        """The last time of the stretch."""
 
     def __init__(
         self,
@@ -889,10 +903,12 @@ class PreviewedTime(_message.Message):
         due_time: _timestamp_pb2.Timestamp | None = ...,
         local_time: _builtins.str = ...,
         note: _builtins.str = ...,
+        excluded_by: _builtins.str = ...,
+        excluded_until_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "nominal_time", b"nominal_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "excluded_until_time", b"excluded_until_time", "nominal_time", b"nominal_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "local_time", b"local_time", "nominal_time", b"nominal_time", "note", b"note"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "excluded_by", b"excluded_by", "excluded_until_time", b"excluded_until_time", "local_time", b"local_time", "nominal_time", b"nominal_time", "note", b"note"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1089,10 +1105,10 @@ class LedgerEntry(_message.Message):
     JOB_VERSION_FIELD_NUMBER: _builtins.int
     decision: _builtins.str
     """`fired`, `skipped`, `missed`, `dropped`, `excluded`, `buffered`; `due` where it is not decided
-    yet; `forecast` of the future.
+    yet; `forecast` of the future. Empty: it was decided, and the record is no longer kept.
     """
     reason: _builtins.str
-    """Why: a word of the vocabulary."""
+    """Why: a word of the vocabulary; of what is not decided `paused` while the job is."""
     blocked_by: _builtins.str
     """Name of the run that was in the way."""
     job_version: _builtins.int
@@ -1586,10 +1602,13 @@ class RetryRunResponse(_message.Message):
     RUN_FIELD_NUMBER: _builtins.int
     DECISION_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    RUN_NAME_FIELD_NUMBER: _builtins.int
     decision: _builtins.str
     """Otherwise what the gate decided: `skipped`, `dropped` or `buffered`."""
     reason: _builtins.str
     """Why."""
+    run_name: _builtins.str
+    """The new run's name; of a buffered start the one that it will have. Empty: it will never run."""
     @_builtins.property
     def run(self) -> _run_pb2.Run:
         """The new run, if one was created or there already."""
@@ -1600,10 +1619,11 @@ class RetryRunResponse(_message.Message):
         run: _run_pb2.Run | None = ...,
         decision: _builtins.str = ...,
         reason: _builtins.str = ...,
+        run_name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["run", b"run"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["decision", b"decision", "reason", b"reason", "run", b"run"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["decision", b"decision", "reason", b"reason", "run", b"run", "run_name", b"run_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -280,10 +280,13 @@ class PullResponse(_message.Message):
     RESULTS_FIELD_NUMBER: _builtins.int
     CANCELLATIONS_FIELD_NUMBER: _builtins.int
     RECONNECT_FIELD_NUMBER: _builtins.int
+    DRAIN_FIELD_NUMBER: _builtins.int
     heartbeat: _builtins.int
     """The heartbeat that is answered; 0: none. An owner whose lease is not valid answers none."""
     reconnect: _builtins.bool
     """The owner hands over: the worker keeps its runs and session and connects again."""
+    drain: _builtins.bool
+    """The worker is to drain and end, as at SIGTERM. Told again until it says that it drains."""
     @_builtins.property
     def welcome(self) -> Global___Welcome:
         """Answer to `hello`, first message of a stream."""
@@ -309,10 +312,11 @@ class PullResponse(_message.Message):
         results: _abc.Iterable[Global___CompletionResult] | None = ...,
         cancellations: _abc.Iterable[Global___Cancellation] | None = ...,
         reconnect: _builtins.bool = ...,
+        drain: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignments", b"assignments", "cancellations", b"cancellations", "heartbeat", b"heartbeat", "reconnect", b"reconnect", "results", b"results", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignments", b"assignments", "cancellations", b"cancellations", "drain", b"drain", "heartbeat", b"heartbeat", "reconnect", b"reconnect", "results", b"results", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -3,8 +3,11 @@
 isort:skip_file
 Between the members of a mesh (role: mesh)."""
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
+from sexton.v1 import backfill_pb2 as _backfill_pb2
 from sexton.v1 import job_pb2 as _job_pb2
 from sexton.v1 import scheduler_pb2 as _scheduler_pb2
 import builtins as _builtins
@@ -29,6 +32,9 @@ class TriggerRequest(_message.Message):
     UID_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     OVERLAP_FIELD_NUMBER: _builtins.int
+    RETRY_OF_FIELD_NUMBER: _builtins.int
+    NOMINAL_NS_FIELD_NUMBER: _builtins.int
+    DEAD_LETTER_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     """The job's namespace."""
     job: _builtins.str
@@ -36,9 +42,15 @@ class TriggerRequest(_message.Message):
     uid: _builtins.str
     """Its incarnation."""
     request_id: _builtins.str
-    """The request's id, as the client gave it."""
+    """The request's id, as the client gave it; empty where a dead letter is requeued."""
     overlap: _job_pb2.OverlapPolicy.ValueType
     """Overrides the job's overlap policy for this start."""
+    retry_of: _builtins.str
+    """Id of the run that this start repeats; empty: none."""
+    nominal_ns: _builtins.int
+    """The nominal time of that run."""
+    dead_letter: _builtins.bytes
+    """Its key under `dead/`, where it is to be taken off the list by this start."""
     def __init__(
         self,
         *,
@@ -47,10 +59,13 @@ class TriggerRequest(_message.Message):
         uid: _builtins.str = ...,
         request_id: _builtins.str = ...,
         overlap: _job_pb2.OverlapPolicy.ValueType = ...,
+        retry_of: _builtins.str = ...,
+        nominal_ns: _builtins.int = ...,
+        dead_letter: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "namespace", b"namespace", "overlap", b"overlap", "request_id", b"request_id", "uid", b"uid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letter", b"dead_letter", "job", b"job", "namespace", b"namespace", "nominal_ns", b"nominal_ns", "overlap", b"overlap", "request_id", b"request_id", "retry_of", b"retry_of", "uid", b"uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -79,6 +94,161 @@ class TriggerResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TriggerResponse: _TypeAlias = TriggerResponse  # noqa: Y015
+
+@_typing.final
+class PurgeDeadRequest(_message.Message):
+    """PurgeDeadRequest names dead letters of one coordinator shard."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHARD_FIELD_NUMBER: _builtins.int
+    DEAD_LETTERS_FIELD_NUMBER: _builtins.int
+    shard: _builtins.int
+    """The shard."""
+    @_builtins.property
+    def dead_letters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Their keys under `dead/`, 1 to 1,000."""
+
+    def __init__(
+        self,
+        *,
+        shard: _builtins.int = ...,
+        dead_letters: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letters", b"dead_letters", "shard", b"shard"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PurgeDeadRequest: _TypeAlias = PurgeDeadRequest  # noqa: Y015
+
+@_typing.final
+class PurgeDeadResponse(_message.Message):
+    """PurgeDeadResponse is empty: they are not there any more."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PurgeDeadResponse: _TypeAlias = PurgeDeadResponse  # noqa: Y015
+
+@_typing.final
+class StartBackfillRequest(_message.Message):
+    """StartBackfillRequest names a job's incarnation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    UID_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
+    uid: _builtins.str
+    """Its incarnation."""
+    @_builtins.property
+    def request(self) -> _backfill_pb2.CreateBackfillRequest:
+        """What the client asked for."""
+
+    def __init__(
+        self,
+        *,
+        uid: _builtins.str = ...,
+        request: _backfill_pb2.CreateBackfillRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request", b"request", "uid", b"uid"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StartBackfillRequest: _TypeAlias = StartBackfillRequest  # noqa: Y015
+
+@_typing.final
+class StartBackfillResponse(_message.Message):
+    """StartBackfillResponse is the backfill."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BACKFILL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def backfill(self) -> _backfill_pb2.Backfill:
+        """As it stands."""
+
+    def __init__(
+        self,
+        *,
+        backfill: _backfill_pb2.Backfill | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["backfill", b"backfill"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backfill", b"backfill"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StartBackfillResponse: _TypeAlias = StartBackfillResponse  # noqa: Y015
+
+@_typing.final
+class StopBackfillRequest(_message.Message):
+    """StopBackfillRequest names a backfill."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
+    UID_FIELD_NUMBER: _builtins.int
+    BACKFILL_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    """The job's namespace."""
+    job: _builtins.str
+    """The job's name."""
+    uid: _builtins.str
+    """The job's incarnation."""
+    backfill: _builtins.str
+    """Its id."""
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        job: _builtins.str = ...,
+        uid: _builtins.str = ...,
+        backfill: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backfill", b"backfill", "job", b"job", "namespace", b"namespace", "uid", b"uid"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StopBackfillRequest: _TypeAlias = StopBackfillRequest  # noqa: Y015
+
+@_typing.final
+class StopBackfillResponse(_message.Message):
+    """StopBackfillResponse is the backfill."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BACKFILL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def backfill(self) -> _backfill_pb2.Backfill:
+        """As it now stands."""
+
+    def __init__(
+        self,
+        *,
+        backfill: _backfill_pb2.Backfill | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["backfill", b"backfill"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backfill", b"backfill"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StopBackfillResponse: _TypeAlias = StopBackfillResponse  # noqa: Y015
 
 @_typing.final
 class DescribeMemberRequest(_message.Message):

@@ -41,6 +41,21 @@ class LeaderServiceStub:
                 request_serializer=sexton_dot_internal_dot_v1_dot_coordinator__pb2.TriggerRequest.SerializeToString,
                 response_deserializer=sexton_dot_internal_dot_v1_dot_coordinator__pb2.TriggerResponse.FromString,
                 _registered_method=True)
+        self.PurgeDead = channel.unary_unary(
+                '/sexton.internal.v1.LeaderService/PurgeDead',
+                request_serializer=sexton_dot_internal_dot_v1_dot_coordinator__pb2.PurgeDeadRequest.SerializeToString,
+                response_deserializer=sexton_dot_internal_dot_v1_dot_coordinator__pb2.PurgeDeadResponse.FromString,
+                _registered_method=True)
+        self.StartBackfill = channel.unary_unary(
+                '/sexton.internal.v1.LeaderService/StartBackfill',
+                request_serializer=sexton_dot_internal_dot_v1_dot_coordinator__pb2.StartBackfillRequest.SerializeToString,
+                response_deserializer=sexton_dot_internal_dot_v1_dot_coordinator__pb2.StartBackfillResponse.FromString,
+                _registered_method=True)
+        self.StopBackfill = channel.unary_unary(
+                '/sexton.internal.v1.LeaderService/StopBackfill',
+                request_serializer=sexton_dot_internal_dot_v1_dot_coordinator__pb2.StopBackfillRequest.SerializeToString,
+                response_deserializer=sexton_dot_internal_dot_v1_dot_coordinator__pb2.StopBackfillResponse.FromString,
+                _registered_method=True)
 
 
 class LeaderServiceServicer:
@@ -50,7 +65,29 @@ class LeaderServiceServicer:
 
     def Trigger(self, request, context):
         """Starts a run through the gate, for a replica that was asked to. Idempotent by request_id: the
-        record of the request is written in the start's own commit.
+        record of the request is written in the start's own commit; or by the dead letter, which the
+        start's own commit takes off the list.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PurgeDead(self, request, context):
+        """Takes dead letters off the list. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StartBackfill(self, request, context):
+        """Records a backfill, to be worked off. Idempotent by request_id, of which its id is made.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StopBackfill(self, request, context):
+        """Has a backfill start no further run. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -63,6 +100,21 @@ def add_LeaderServiceServicer_to_server(servicer, server):
                     servicer.Trigger,
                     request_deserializer=sexton_dot_internal_dot_v1_dot_coordinator__pb2.TriggerRequest.FromString,
                     response_serializer=sexton_dot_internal_dot_v1_dot_coordinator__pb2.TriggerResponse.SerializeToString,
+            ),
+            'PurgeDead': grpc.unary_unary_rpc_method_handler(
+                    servicer.PurgeDead,
+                    request_deserializer=sexton_dot_internal_dot_v1_dot_coordinator__pb2.PurgeDeadRequest.FromString,
+                    response_serializer=sexton_dot_internal_dot_v1_dot_coordinator__pb2.PurgeDeadResponse.SerializeToString,
+            ),
+            'StartBackfill': grpc.unary_unary_rpc_method_handler(
+                    servicer.StartBackfill,
+                    request_deserializer=sexton_dot_internal_dot_v1_dot_coordinator__pb2.StartBackfillRequest.FromString,
+                    response_serializer=sexton_dot_internal_dot_v1_dot_coordinator__pb2.StartBackfillResponse.SerializeToString,
+            ),
+            'StopBackfill': grpc.unary_unary_rpc_method_handler(
+                    servicer.StopBackfill,
+                    request_deserializer=sexton_dot_internal_dot_v1_dot_coordinator__pb2.StopBackfillRequest.FromString,
+                    response_serializer=sexton_dot_internal_dot_v1_dot_coordinator__pb2.StopBackfillResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -94,6 +146,87 @@ class LeaderService:
             '/sexton.internal.v1.LeaderService/Trigger',
             sexton_dot_internal_dot_v1_dot_coordinator__pb2.TriggerRequest.SerializeToString,
             sexton_dot_internal_dot_v1_dot_coordinator__pb2.TriggerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PurgeDead(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sexton.internal.v1.LeaderService/PurgeDead',
+            sexton_dot_internal_dot_v1_dot_coordinator__pb2.PurgeDeadRequest.SerializeToString,
+            sexton_dot_internal_dot_v1_dot_coordinator__pb2.PurgeDeadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StartBackfill(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sexton.internal.v1.LeaderService/StartBackfill',
+            sexton_dot_internal_dot_v1_dot_coordinator__pb2.StartBackfillRequest.SerializeToString,
+            sexton_dot_internal_dot_v1_dot_coordinator__pb2.StartBackfillResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StopBackfill(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sexton.internal.v1.LeaderService/StopBackfill',
+            sexton_dot_internal_dot_v1_dot_coordinator__pb2.StopBackfillRequest.SerializeToString,
+            sexton_dot_internal_dot_v1_dot_coordinator__pb2.StopBackfillResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -37,8 +37,15 @@ class LeaderServiceStub:
     def __new__(cls, channel: _aio.Channel) -> LeaderServiceAsyncStub: ...
     Trigger: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.TriggerRequest, _coordinator_pb2.TriggerResponse]
     """Starts a run through the gate, for a replica that was asked to. Idempotent by request_id: the
-    record of the request is written in the start's own commit.
+    record of the request is written in the start's own commit; or by the dead letter, which the
+    start's own commit takes off the list.
     """
+    PurgeDead: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.PurgeDeadRequest, _coordinator_pb2.PurgeDeadResponse]
+    """Takes dead letters off the list. Idempotent."""
+    StartBackfill: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.StartBackfillRequest, _coordinator_pb2.StartBackfillResponse]
+    """Records a backfill, to be worked off. Idempotent by request_id, of which its id is made."""
+    StopBackfill: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.StopBackfillRequest, _coordinator_pb2.StopBackfillResponse]
+    """Has a backfill start no further run. Idempotent."""
 
 @_typing.type_check_only
 class LeaderServiceAsyncStub(LeaderServiceStub):
@@ -49,8 +56,15 @@ class LeaderServiceAsyncStub(LeaderServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Trigger: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.TriggerRequest, _coordinator_pb2.TriggerResponse]  # type: ignore[assignment]
     """Starts a run through the gate, for a replica that was asked to. Idempotent by request_id: the
-    record of the request is written in the start's own commit.
+    record of the request is written in the start's own commit; or by the dead letter, which the
+    start's own commit takes off the list.
     """
+    PurgeDead: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.PurgeDeadRequest, _coordinator_pb2.PurgeDeadResponse]  # type: ignore[assignment]
+    """Takes dead letters off the list. Idempotent."""
+    StartBackfill: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.StartBackfillRequest, _coordinator_pb2.StartBackfillResponse]  # type: ignore[assignment]
+    """Records a backfill, to be worked off. Idempotent by request_id, of which its id is made."""
+    StopBackfill: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.StopBackfillRequest, _coordinator_pb2.StopBackfillResponse]  # type: ignore[assignment]
+    """Has a backfill start no further run. Idempotent."""
 
 class LeaderServiceServicer(metaclass=_abc_1.ABCMeta):
     """LeaderService is served by the leader of a coordinator shard; another replica answers
@@ -64,8 +78,33 @@ class LeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.TriggerResponse, _abc.Awaitable[_coordinator_pb2.TriggerResponse]]:
         """Starts a run through the gate, for a replica that was asked to. Idempotent by request_id: the
-        record of the request is written in the start's own commit.
+        record of the request is written in the start's own commit; or by the dead letter, which the
+        start's own commit takes off the list.
         """
+
+    @_abc_1.abstractmethod
+    def PurgeDead(
+        self,
+        request: _coordinator_pb2.PurgeDeadRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.PurgeDeadResponse, _abc.Awaitable[_coordinator_pb2.PurgeDeadResponse]]:
+        """Takes dead letters off the list. Idempotent."""
+
+    @_abc_1.abstractmethod
+    def StartBackfill(
+        self,
+        request: _coordinator_pb2.StartBackfillRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.StartBackfillResponse, _abc.Awaitable[_coordinator_pb2.StartBackfillResponse]]:
+        """Records a backfill, to be worked off. Idempotent by request_id, of which its id is made."""
+
+    @_abc_1.abstractmethod
+    def StopBackfill(
+        self,
+        request: _coordinator_pb2.StopBackfillRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.StopBackfillResponse, _abc.Awaitable[_coordinator_pb2.StopBackfillResponse]]:
+        """Has a backfill start no further run. Idempotent."""
 
 def add_LeaderServiceServicer_to_server(servicer: LeaderServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from sexton.v1 import run_pb2 as sexton_dot_v1_dot_run__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1esexton/internal/v1/queue.proto\x12\x12sexton.internal.v1\x1a\x13sexton/v1/run.proto\"\x96\x01\n\x0bPushRequest\x12,\n\x05hello\x18\x01 \x01(\x0b\x32\x1d.sexton.internal.v1.PushHello\x12+\n\x04runs\x18\x02 \x03(\x0b\x32\x1d.sexton.internal.v1.PushedRun\x12,\n\x04\x65nds\x18\x03 \x03(\x0b\x32\x1e.sexton.internal.v1.EndRequest\"0\n\tPushHello\x12\r\n\x05shard\x18\x01 \x01(\x05\x12\x14\n\x0cleader_token\x18\x02 \x01(\x03\"=\n\tPushedRun\x12\x0e\n\x06handle\x18\x01 \x01(\x0c\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x0e\n\x06record\x18\x03 \x01(\x0c\"Q\n\nEndRequest\x12\x0e\n\x06handle\x18\x01 \x01(\x0c\x12#\n\x04mode\x18\x02 \x01(\x0e\x32\x15.sexton.v1.CancelMode\x12\x0e\n\x06reason\x18\x03 \x01(\t\"T\n\x0cPushResponse\x12\x13\n\x0bowner_token\x18\x01 \x01(\x03\x12/\n\x07settled\x18\x02 \x03(\x0b\x32\x1e.sexton.internal.v1.SettledRun\"Q\n\nSettledRun\x12\x0e\n\x06handle\x18\x01 \x01(\x0c\x12\x0f\n\x07job_uid\x18\x02 \x01(\t\x12\"\n\x05state\x18\x03 \x01(\x0e\x32\x13.sexton.v1.RunState\">\n\x0e\x45ndRunsRequest\x12,\n\x04\x65nds\x18\x01 \x03(\x0b\x32\x1e.sexton.internal.v1.EndRequest\"A\n\x0f\x45ndRunsResponse\x12.\n\x07results\x18\x01 \x03(\x0b\x32\x1d.sexton.internal.v1.EndResult\"/\n\tEndResult\x12\"\n\x05state\x18\x01 \x01(\x0e\x32\x13.sexton.v1.RunState\"\x17\n\x15\x44\x65scribeQueuesRequest\"\x8f\x01\n\x16\x44\x65scribeQueuesResponse\x12\x13\n\x0bowner_token\x18\x01 \x01(\x03\x12-\n\x06queues\x18\x02 \x03(\x0b\x32\x1d.sexton.internal.v1.QueueInfo\x12\x31\n\x08sessions\x18\x03 \x03(\x0b\x32\x1f.sexton.internal.v1.SessionInfo\"\x88\x01\n\tQueueInfo\x12\r\n\x05queue\x18\x01 \x01(\t\x12\r\n\x05ready\x18\x02 \x01(\x03\x12\x0f\n\x07\x64\x65layed\x18\x03 \x01(\x03\x12\x0f\n\x07running\x18\x04 \x01(\x03\x12\x17\n\x0foldest_ready_ms\x18\x05 \x01(\x03\x12\r\n\x05slots\x18\x06 \x01(\x03\x12\x13\n\x0bmax_running\x18\x07 \x01(\x03\"\xce\x01\n\x0bSessionInfo\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0e\n\x06worker\x18\x02 \x01(\t\x12\x0e\n\x06queues\x18\x03 \x03(\t\x12\r\n\x05tasks\x18\x04 \x03(\t\x12\r\n\x05kinds\x18\x05 \x03(\t\x12\r\n\x05slots\x18\x06 \x01(\x05\x12\x0f\n\x07running\x18\x07 \x01(\x05\x12\x11\n\tsilent_ms\x18\x08 \x01(\x03\x12\x11\n\tconnected\x18\t \x01(\x08\x12\x10\n\x08\x64raining\x18\n \x01(\x08\x12\x18\n\x10software_version\x18\x0b \x01(\t2\x9a\x02\n\x0cQueueService\x12M\n\x04Push\x12\x1f.sexton.internal.v1.PushRequest\x1a .sexton.internal.v1.PushResponse(\x01\x30\x01\x12R\n\x07\x45ndRuns\x12\".sexton.internal.v1.EndRunsRequest\x1a#.sexton.internal.v1.EndRunsResponse\x12g\n\x0e\x44\x65scribeQueues\x12).sexton.internal.v1.DescribeQueuesRequest\x1a*.sexton.internal.v1.DescribeQueuesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1esexton/internal/v1/queue.proto\x12\x12sexton.internal.v1\x1a\x13sexton/v1/run.proto\"\x96\x01\n\x0bPushRequest\x12,\n\x05hello\x18\x01 \x01(\x0b\x32\x1d.sexton.internal.v1.PushHello\x12+\n\x04runs\x18\x02 \x03(\x0b\x32\x1d.sexton.internal.v1.PushedRun\x12,\n\x04\x65nds\x18\x03 \x03(\x0b\x32\x1e.sexton.internal.v1.EndRequest\"0\n\tPushHello\x12\r\n\x05shard\x18\x01 \x01(\x05\x12\x14\n\x0cleader_token\x18\x02 \x01(\x03\"=\n\tPushedRun\x12\x0e\n\x06handle\x18\x01 \x01(\x0c\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x0e\n\x06record\x18\x03 \x01(\x0c\"Q\n\nEndRequest\x12\x0e\n\x06handle\x18\x01 \x01(\x0c\x12#\n\x04mode\x18\x02 \x01(\x0e\x32\x15.sexton.v1.CancelMode\x12\x0e\n\x06reason\x18\x03 \x01(\t\"T\n\x0cPushResponse\x12\x13\n\x0bowner_token\x18\x01 \x01(\x03\x12/\n\x07settled\x18\x02 \x03(\x0b\x32\x1e.sexton.internal.v1.SettledRun\"Q\n\nSettledRun\x12\x0e\n\x06handle\x18\x01 \x01(\x0c\x12\x0f\n\x07job_uid\x18\x02 \x01(\t\x12\"\n\x05state\x18\x03 \x01(\x0e\x32\x13.sexton.v1.RunState\">\n\x0e\x45ndRunsRequest\x12,\n\x04\x65nds\x18\x01 \x03(\x0b\x32\x1e.sexton.internal.v1.EndRequest\"A\n\x0f\x45ndRunsResponse\x12.\n\x07results\x18\x01 \x03(\x0b\x32\x1d.sexton.internal.v1.EndResult\"/\n\tEndResult\x12\"\n\x05state\x18\x01 \x01(\x0e\x32\x13.sexton.v1.RunState\",\n\x15\x44\x65scribeQueuesRequest\x12\x13\n\x0bqueues_only\x18\x01 \x01(\x08\"\x8f\x01\n\x16\x44\x65scribeQueuesResponse\x12\x13\n\x0bowner_token\x18\x01 \x01(\x03\x12-\n\x06queues\x18\x02 \x03(\x0b\x32\x1d.sexton.internal.v1.QueueInfo\x12\x31\n\x08sessions\x18\x03 \x03(\x0b\x32\x1f.sexton.internal.v1.SessionInfo\"\xbe\x01\n\tQueueInfo\x12\r\n\x05queue\x18\x01 \x01(\t\x12\r\n\x05ready\x18\x02 \x01(\x03\x12\x0f\n\x07\x64\x65layed\x18\x03 \x01(\x03\x12\x0f\n\x07running\x18\x04 \x01(\x03\x12\x17\n\x0foldest_ready_ms\x18\x05 \x01(\x03\x12\r\n\x05slots\x18\x06 \x01(\x03\x12\x13\n\x0bmax_running\x18\x07 \x01(\x03\x12\x0e\n\x06offers\x18\x08 \x03(\t\x12\x0e\n\x06paused\x18\t \x01(\x08\x12\x14\n\x0cpause_reason\x18\n \x01(\t\"\xdc\x01\n\x0bSessionInfo\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0e\n\x06worker\x18\x02 \x01(\t\x12\x0e\n\x06queues\x18\x03 \x03(\t\x12\r\n\x05tasks\x18\x04 \x03(\t\x12\r\n\x05kinds\x18\x05 \x03(\t\x12\r\n\x05slots\x18\x06 \x01(\x05\x12\x0f\n\x07running\x18\x07 \x01(\x05\x12\x11\n\tsilent_ms\x18\x08 \x01(\x03\x12\x11\n\tconnected\x18\t \x01(\x08\x12\x10\n\x08\x64raining\x18\n \x01(\x08\x12\x18\n\x10software_version\x18\x0b \x01(\t\x12\x0c\n\x04runs\x18\x0c \x03(\t\"*\n\x17\x44\x65scribeProgressRequest\x12\x0f\n\x07handles\x18\x01 \x03(\x0c\"J\n\x18\x44\x65scribeProgressResponse\x12.\n\x07reports\x18\x01 \x03(\x0b\x32\x1d.sexton.internal.v1.RunReport\"5\n\tRunReport\x12(\n\x08progress\x18\x01 \x01(\x0b\x32\x16.sexton.v1.RunProgress\"E\n\x14SetQueuePauseRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x0e\n\x06paused\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\"E\n\x15SetQueuePauseResponse\x12,\n\x05queue\x18\x01 \x01(\x0b\x32\x1d.sexton.internal.v1.QueueInfo\"&\n\x13\x44rainSessionRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\"%\n\x14\x44rainSessionResponse\x12\r\n\x05\x66ound\x18\x01 \x01(\x08\x32\xd2\x04\n\x0cQueueService\x12M\n\x04Push\x12\x1f.sexton.internal.v1.PushRequest\x1a .sexton.internal.v1.PushResponse(\x01\x30\x01\x12R\n\x07\x45ndRuns\x12\".sexton.internal.v1.EndRunsRequest\x1a#.sexton.internal.v1.EndRunsResponse\x12g\n\x0e\x44\x65scribeQueues\x12).sexton.internal.v1.DescribeQueuesRequest\x1a*.sexton.internal.v1.DescribeQueuesResponse\x12m\n\x10\x44\x65scribeProgress\x12+.sexton.internal.v1.DescribeProgressRequest\x1a,.sexton.internal.v1.DescribeProgressResponse\x12\x64\n\rSetQueuePause\x12(.sexton.internal.v1.SetQueuePauseRequest\x1a).sexton.internal.v1.SetQueuePauseResponse\x12\x61\n\x0c\x44rainSession\x12\'.sexton.internal.v1.DrainSessionRequest\x1a(.sexton.internal.v1.DrainSessionResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -51,13 +51,27 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ENDRESULT']._serialized_start=724
   _globals['_ENDRESULT']._serialized_end=771
   _globals['_DESCRIBEQUEUESREQUEST']._serialized_start=773
-  _globals['_DESCRIBEQUEUESREQUEST']._serialized_end=796
-  _globals['_DESCRIBEQUEUESRESPONSE']._serialized_start=799
-  _globals['_DESCRIBEQUEUESRESPONSE']._serialized_end=942
-  _globals['_QUEUEINFO']._serialized_start=945
-  _globals['_QUEUEINFO']._serialized_end=1081
-  _globals['_SESSIONINFO']._serialized_start=1084
-  _globals['_SESSIONINFO']._serialized_end=1290
-  _globals['_QUEUESERVICE']._serialized_start=1293
-  _globals['_QUEUESERVICE']._serialized_end=1575
+  _globals['_DESCRIBEQUEUESREQUEST']._serialized_end=817
+  _globals['_DESCRIBEQUEUESRESPONSE']._serialized_start=820
+  _globals['_DESCRIBEQUEUESRESPONSE']._serialized_end=963
+  _globals['_QUEUEINFO']._serialized_start=966
+  _globals['_QUEUEINFO']._serialized_end=1156
+  _globals['_SESSIONINFO']._serialized_start=1159
+  _globals['_SESSIONINFO']._serialized_end=1379
+  _globals['_DESCRIBEPROGRESSREQUEST']._serialized_start=1381
+  _globals['_DESCRIBEPROGRESSREQUEST']._serialized_end=1423
+  _globals['_DESCRIBEPROGRESSRESPONSE']._serialized_start=1425
+  _globals['_DESCRIBEPROGRESSRESPONSE']._serialized_end=1499
+  _globals['_RUNREPORT']._serialized_start=1501
+  _globals['_RUNREPORT']._serialized_end=1554
+  _globals['_SETQUEUEPAUSEREQUEST']._serialized_start=1556
+  _globals['_SETQUEUEPAUSEREQUEST']._serialized_end=1625
+  _globals['_SETQUEUEPAUSERESPONSE']._serialized_start=1627
+  _globals['_SETQUEUEPAUSERESPONSE']._serialized_end=1696
+  _globals['_DRAINSESSIONREQUEST']._serialized_start=1698
+  _globals['_DRAINSESSIONREQUEST']._serialized_end=1736
+  _globals['_DRAINSESSIONRESPONSE']._serialized_start=1738
+  _globals['_DRAINSESSIONRESPONSE']._serialized_end=1775
+  _globals['_QUEUESERVICE']._serialized_start=1778
+  _globals['_QUEUESERVICE']._serialized_end=2372
 # @@protoc_insertion_point(module_scope)

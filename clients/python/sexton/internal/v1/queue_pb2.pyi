@@ -280,12 +280,17 @@ class DescribeQueuesRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    QUEUES_ONLY_FIELD_NUMBER: _builtins.int
+    queues_only: _builtins.bool
+    """Leaves the sessions out."""
     def __init__(
         self,
+        *,
+        queues_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queues_only", b"queues_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -308,7 +313,7 @@ class DescribeQueuesResponse(_message.Message):
 
     @_builtins.property
     def sessions(self) -> _containers.RepeatedCompositeFieldContainer[Global___SessionInfo]:
-        """Every session, by id."""
+        """Every session, by id. Of many, the later ones without tasks and runs: an answer has a bound."""
 
     def __init__(
         self,
@@ -338,6 +343,9 @@ class QueueInfo(_message.Message):
     OLDEST_READY_MS_FIELD_NUMBER: _builtins.int
     SLOTS_FIELD_NUMBER: _builtins.int
     MAX_RUNNING_FIELD_NUMBER: _builtins.int
+    OFFERS_FIELD_NUMBER: _builtins.int
+    PAUSED_FIELD_NUMBER: _builtins.int
+    PAUSE_REASON_FIELD_NUMBER: _builtins.int
     queue: _builtins.str
     """Its name."""
     ready: _builtins.int
@@ -352,6 +360,14 @@ class QueueInfo(_message.Message):
     """Slots of the sessions that serve it."""
     max_running: _builtins.int
     """Runs assigned at most; 0: no bound."""
+    paused: _builtins.bool
+    """Whether assignments are stopped."""
+    pause_reason: _builtins.str
+    """Why, as said by whoever paused it."""
+    @_builtins.property
+    def offers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What its live sessions can do: `python:{task}`, `shell`, `http`. At most 10,000."""
+
     def __init__(
         self,
         *,
@@ -362,10 +378,13 @@ class QueueInfo(_message.Message):
         oldest_ready_ms: _builtins.int = ...,
         slots: _builtins.int = ...,
         max_running: _builtins.int = ...,
+        offers: _abc.Iterable[_builtins.str] | None = ...,
+        paused: _builtins.bool = ...,
+        pause_reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delayed", b"delayed", "max_running", b"max_running", "oldest_ready_ms", b"oldest_ready_ms", "queue", b"queue", "ready", b"ready", "running", b"running", "slots", b"slots"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delayed", b"delayed", "max_running", b"max_running", "offers", b"offers", "oldest_ready_ms", b"oldest_ready_ms", "pause_reason", b"pause_reason", "paused", b"paused", "queue", b"queue", "ready", b"ready", "running", b"running", "slots", b"slots"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -388,6 +407,7 @@ class SessionInfo(_message.Message):
     CONNECTED_FIELD_NUMBER: _builtins.int
     DRAINING_FIELD_NUMBER: _builtins.int
     SOFTWARE_VERSION_FIELD_NUMBER: _builtins.int
+    RUNS_FIELD_NUMBER: _builtins.int
     session: _builtins.str
     """Its id."""
     worker: _builtins.str
@@ -416,6 +436,10 @@ class SessionInfo(_message.Message):
     def kinds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Kinds that it allows besides Python."""
 
+    @_builtins.property
+    def runs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Runs assigned to it, by name, at most 100."""
+
     def __init__(
         self,
         *,
@@ -430,11 +454,182 @@ class SessionInfo(_message.Message):
         connected: _builtins.bool = ...,
         draining: _builtins.bool = ...,
         software_version: _builtins.str = ...,
+        runs: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connected", b"connected", "draining", b"draining", "kinds", b"kinds", "queues", b"queues", "running", b"running", "session", b"session", "silent_ms", b"silent_ms", "slots", b"slots", "software_version", b"software_version", "tasks", b"tasks", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connected", b"connected", "draining", b"draining", "kinds", b"kinds", "queues", b"queues", "running", b"running", "runs", b"runs", "session", b"session", "silent_ms", b"silent_ms", "slots", b"slots", "software_version", b"software_version", "tasks", b"tasks", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SessionInfo: _TypeAlias = SessionInfo  # noqa: Y015
+
+@_typing.final
+class DescribeProgressRequest(_message.Message):
+    """DescribeProgressRequest names runs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HANDLES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def handles(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Their handles, 1 to 1,000."""
+
+    def __init__(
+        self,
+        *,
+        handles: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["handles", b"handles"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeProgressRequest: _TypeAlias = DescribeProgressRequest  # noqa: Y015
+
+@_typing.final
+class DescribeProgressResponse(_message.Message):
+    """DescribeProgressResponse is what their tasks last said."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPORTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def reports(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunReport]:
+        """One per handle, in their order; empty where the task has said nothing or does not run."""
+
+    def __init__(
+        self,
+        *,
+        reports: _abc.Iterable[Global___RunReport] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reports", b"reports"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeProgressResponse: _TypeAlias = DescribeProgressResponse  # noqa: Y015
+
+@_typing.final
+class RunReport(_message.Message):
+    """RunReport is what is known of one run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROGRESS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def progress(self) -> _run_pb2.RunProgress:
+        """What its task last said."""
+
+    def __init__(
+        self,
+        *,
+        progress: _run_pb2.RunProgress | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["progress", b"progress"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["progress", b"progress"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunReport: _TypeAlias = RunReport  # noqa: Y015
+
+@_typing.final
+class SetQueuePauseRequest(_message.Message):
+    """SetQueuePauseRequest names a queue of this shard."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_FIELD_NUMBER: _builtins.int
+    PAUSED_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    queue: _builtins.str
+    """Its name."""
+    paused: _builtins.bool
+    """Whether assignments stop."""
+    reason: _builtins.str
+    """For people; at most 200 characters."""
+    def __init__(
+        self,
+        *,
+        queue: _builtins.str = ...,
+        paused: _builtins.bool = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["paused", b"paused", "queue", b"queue", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetQueuePauseRequest: _TypeAlias = SetQueuePauseRequest  # noqa: Y015
+
+@_typing.final
+class SetQueuePauseResponse(_message.Message):
+    """SetQueuePauseResponse is the queue."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def queue(self) -> Global___QueueInfo:
+        """As it now stands."""
+
+    def __init__(
+        self,
+        *,
+        queue: Global___QueueInfo | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetQueuePauseResponse: _TypeAlias = SetQueuePauseResponse  # noqa: Y015
+
+@_typing.final
+class DrainSessionRequest(_message.Message):
+    """DrainSessionRequest names a worker's session."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_FIELD_NUMBER: _builtins.int
+    session: _builtins.str
+    """Its id."""
+    def __init__(
+        self,
+        *,
+        session: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["session", b"session"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DrainSessionRequest: _TypeAlias = DrainSessionRequest  # noqa: Y015
+
+@_typing.final
+class DrainSessionResponse(_message.Message):
+    """DrainSessionResponse tells whether it is of this shard."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FOUND_FIELD_NUMBER: _builtins.int
+    found: _builtins.bool
+    """Whether there is such a session here."""
+    def __init__(
+        self,
+        *,
+        found: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["found", b"found"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DrainSessionResponse: _TypeAlias = DrainSessionResponse  # noqa: Y015

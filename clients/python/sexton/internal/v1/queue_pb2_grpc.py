@@ -51,6 +51,21 @@ class QueueServiceStub:
                 request_serializer=sexton_dot_internal_dot_v1_dot_queue__pb2.DescribeQueuesRequest.SerializeToString,
                 response_deserializer=sexton_dot_internal_dot_v1_dot_queue__pb2.DescribeQueuesResponse.FromString,
                 _registered_method=True)
+        self.DescribeProgress = channel.unary_unary(
+                '/sexton.internal.v1.QueueService/DescribeProgress',
+                request_serializer=sexton_dot_internal_dot_v1_dot_queue__pb2.DescribeProgressRequest.SerializeToString,
+                response_deserializer=sexton_dot_internal_dot_v1_dot_queue__pb2.DescribeProgressResponse.FromString,
+                _registered_method=True)
+        self.SetQueuePause = channel.unary_unary(
+                '/sexton.internal.v1.QueueService/SetQueuePause',
+                request_serializer=sexton_dot_internal_dot_v1_dot_queue__pb2.SetQueuePauseRequest.SerializeToString,
+                response_deserializer=sexton_dot_internal_dot_v1_dot_queue__pb2.SetQueuePauseResponse.FromString,
+                _registered_method=True)
+        self.DrainSession = channel.unary_unary(
+                '/sexton.internal.v1.QueueService/DrainSession',
+                request_serializer=sexton_dot_internal_dot_v1_dot_queue__pb2.DrainSessionRequest.SerializeToString,
+                response_deserializer=sexton_dot_internal_dot_v1_dot_queue__pb2.DrainSessionResponse.FromString,
+                _registered_method=True)
 
 
 class QueueServiceServicer:
@@ -81,6 +96,27 @@ class QueueServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeProgress(self, request, context):
+        """Tells what running tasks last said about themselves. Idempotent, from memory.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetQueuePause(self, request, context):
+        """Stops the assignments of a queue, or lets them go on. Durable when answered. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DrainSession(self, request, context):
+        """Asks a worker to drain. Not durable: asked again where it has not begun to. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_QueueServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -98,6 +134,21 @@ def add_QueueServiceServicer_to_server(servicer, server):
                     servicer.DescribeQueues,
                     request_deserializer=sexton_dot_internal_dot_v1_dot_queue__pb2.DescribeQueuesRequest.FromString,
                     response_serializer=sexton_dot_internal_dot_v1_dot_queue__pb2.DescribeQueuesResponse.SerializeToString,
+            ),
+            'DescribeProgress': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeProgress,
+                    request_deserializer=sexton_dot_internal_dot_v1_dot_queue__pb2.DescribeProgressRequest.FromString,
+                    response_serializer=sexton_dot_internal_dot_v1_dot_queue__pb2.DescribeProgressResponse.SerializeToString,
+            ),
+            'SetQueuePause': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetQueuePause,
+                    request_deserializer=sexton_dot_internal_dot_v1_dot_queue__pb2.SetQueuePauseRequest.FromString,
+                    response_serializer=sexton_dot_internal_dot_v1_dot_queue__pb2.SetQueuePauseResponse.SerializeToString,
+            ),
+            'DrainSession': grpc.unary_unary_rpc_method_handler(
+                    servicer.DrainSession,
+                    request_deserializer=sexton_dot_internal_dot_v1_dot_queue__pb2.DrainSessionRequest.FromString,
+                    response_serializer=sexton_dot_internal_dot_v1_dot_queue__pb2.DrainSessionResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -183,6 +234,87 @@ class QueueService:
             '/sexton.internal.v1.QueueService/DescribeQueues',
             sexton_dot_internal_dot_v1_dot_queue__pb2.DescribeQueuesRequest.SerializeToString,
             sexton_dot_internal_dot_v1_dot_queue__pb2.DescribeQueuesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeProgress(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sexton.internal.v1.QueueService/DescribeProgress',
+            sexton_dot_internal_dot_v1_dot_queue__pb2.DescribeProgressRequest.SerializeToString,
+            sexton_dot_internal_dot_v1_dot_queue__pb2.DescribeProgressResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetQueuePause(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sexton.internal.v1.QueueService/SetQueuePause',
+            sexton_dot_internal_dot_v1_dot_queue__pb2.SetQueuePauseRequest.SerializeToString,
+            sexton_dot_internal_dot_v1_dot_queue__pb2.SetQueuePauseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DrainSession(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sexton.internal.v1.QueueService/DrainSession',
+            sexton_dot_internal_dot_v1_dot_queue__pb2.DrainSessionRequest.SerializeToString,
+            sexton_dot_internal_dot_v1_dot_queue__pb2.DrainSessionResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -50,6 +50,12 @@ class QueueServiceStub:
     """
     DescribeQueues: _grpc.UnaryUnaryMultiCallable[_queue_pb2.DescribeQueuesRequest, _queue_pb2.DescribeQueuesResponse]
     """Tells how the queues of this shard are. Idempotent, from memory."""
+    DescribeProgress: _grpc.UnaryUnaryMultiCallable[_queue_pb2.DescribeProgressRequest, _queue_pb2.DescribeProgressResponse]
+    """Tells what running tasks last said about themselves. Idempotent, from memory."""
+    SetQueuePause: _grpc.UnaryUnaryMultiCallable[_queue_pb2.SetQueuePauseRequest, _queue_pb2.SetQueuePauseResponse]
+    """Stops the assignments of a queue, or lets them go on. Durable when answered. Idempotent."""
+    DrainSession: _grpc.UnaryUnaryMultiCallable[_queue_pb2.DrainSessionRequest, _queue_pb2.DrainSessionResponse]
+    """Asks a worker to drain. Not durable: asked again where it has not begun to. Idempotent."""
 
 @_typing.type_check_only
 class QueueServiceAsyncStub(QueueServiceStub):
@@ -68,6 +74,12 @@ class QueueServiceAsyncStub(QueueServiceStub):
     """
     DescribeQueues: _aio.UnaryUnaryMultiCallable[_queue_pb2.DescribeQueuesRequest, _queue_pb2.DescribeQueuesResponse]  # type: ignore[assignment]
     """Tells how the queues of this shard are. Idempotent, from memory."""
+    DescribeProgress: _aio.UnaryUnaryMultiCallable[_queue_pb2.DescribeProgressRequest, _queue_pb2.DescribeProgressResponse]  # type: ignore[assignment]
+    """Tells what running tasks last said about themselves. Idempotent, from memory."""
+    SetQueuePause: _aio.UnaryUnaryMultiCallable[_queue_pb2.SetQueuePauseRequest, _queue_pb2.SetQueuePauseResponse]  # type: ignore[assignment]
+    """Stops the assignments of a queue, or lets them go on. Durable when answered. Idempotent."""
+    DrainSession: _aio.UnaryUnaryMultiCallable[_queue_pb2.DrainSessionRequest, _queue_pb2.DrainSessionResponse]  # type: ignore[assignment]
+    """Asks a worker to drain. Not durable: asked again where it has not begun to. Idempotent."""
 
 class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
     """QueueService is served by the owner of a queue shard; a replica that does not own it answers
@@ -101,5 +113,29 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_queue_pb2.DescribeQueuesResponse, _abc.Awaitable[_queue_pb2.DescribeQueuesResponse]]:
         """Tells how the queues of this shard are. Idempotent, from memory."""
+
+    @_abc_1.abstractmethod
+    def DescribeProgress(
+        self,
+        request: _queue_pb2.DescribeProgressRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_queue_pb2.DescribeProgressResponse, _abc.Awaitable[_queue_pb2.DescribeProgressResponse]]:
+        """Tells what running tasks last said about themselves. Idempotent, from memory."""
+
+    @_abc_1.abstractmethod
+    def SetQueuePause(
+        self,
+        request: _queue_pb2.SetQueuePauseRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_queue_pb2.SetQueuePauseResponse, _abc.Awaitable[_queue_pb2.SetQueuePauseResponse]]:
+        """Stops the assignments of a queue, or lets them go on. Durable when answered. Idempotent."""
+
+    @_abc_1.abstractmethod
+    def DrainSession(
+        self,
+        request: _queue_pb2.DrainSessionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_queue_pb2.DrainSessionResponse, _abc.Awaitable[_queue_pb2.DrainSessionResponse]]:
+        """Asks a worker to drain. Not durable: asked again where it has not begun to. Idempotent."""
 
 def add_QueueServiceServicer_to_server(servicer: QueueServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

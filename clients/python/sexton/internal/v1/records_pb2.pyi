@@ -12,6 +12,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from sexton.v1 import backfill_pb2 as _backfill_pb2
 from sexton.v1 import job_pb2 as _job_pb2
 from sexton.v1 import run_pb2 as _run_pb2
 import builtins as _builtins
@@ -469,6 +470,7 @@ class BufferedRecord(_message.Message):
     ASK_FIELD_NUMBER: _builtins.int
     WAITS_FOR_FIELD_NUMBER: _builtins.int
     BUFFERED_AT_NS_FIELD_NUMBER: _builtins.int
+    RETRY_OF_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """Id that the run will have."""
     origin: _run_pb2.RunOrigin.ValueType
@@ -487,6 +489,8 @@ class BufferedRecord(_message.Message):
     """The run that was in the way when it was buffered."""
     buffered_at_ns: _builtins.int
     """When it was buffered."""
+    retry_of: _builtins.str
+    """The run that it repeats."""
     def __init__(
         self,
         *,
@@ -499,14 +503,125 @@ class BufferedRecord(_message.Message):
         ask: Global___Ask.ValueType = ...,
         waits_for: _builtins.str = ...,
         buffered_at_ns: _builtins.int = ...,
+        retry_of: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ask", b"ask", "buffered_at_ns", b"buffered_at_ns", "due_ns", b"due_ns", "nominal_ns", b"nominal_ns", "origin", b"origin", "overlap", b"overlap", "run_id", b"run_id", "version", b"version", "waits_for", b"waits_for"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ask", b"ask", "buffered_at_ns", b"buffered_at_ns", "due_ns", b"due_ns", "nominal_ns", b"nominal_ns", "origin", b"origin", "overlap", b"overlap", "retry_of", b"retry_of", "run_id", b"run_id", "version", b"version", "waits_for", b"waits_for"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BufferedRecord: _TypeAlias = BufferedRecord  # noqa: Y015
+
+@_typing.final
+class BackfillRecord(_message.Message):
+    """BackfillRecord is `backfills/{shard}/{uid}/{backfill}`: a backfill, and how far it has come."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
+    FIRST_NS_FIELD_NUMBER: _builtins.int
+    LAST_NS_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    OVERLAP_FIELD_NUMBER: _builtins.int
+    ORDER_FIELD_NUMBER: _builtins.int
+    SKIP_SUCCEEDED_FIELD_NUMBER: _builtins.int
+    TOTAL_FIELD_NUMBER: _builtins.int
+    POSITION_NS_FIELD_NUMBER: _builtins.int
+    STARTED_FIELD_NUMBER: _builtins.int
+    SKIPPED_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_NS_FIELD_NUMBER: _builtins.int
+    END_TIME_NS_FIELD_NUMBER: _builtins.int
+    BODY_HASH_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    """The job's namespace."""
+    job: _builtins.str
+    """The job's name."""
+    first_ns: _builtins.int
+    """First nominal time (inclusive)."""
+    last_ns: _builtins.int
+    """Last nominal time (inclusive)."""
+    version: _builtins.int
+    """The definition's version that it runs."""
+    overlap: _job_pb2.OverlapPolicy.ValueType
+    """The overlap policy of its starts."""
+    order: _backfill_pb2.BackfillOrder.ValueType
+    """The order of its starts."""
+    skip_succeeded: _builtins.bool
+    """Whether nominal times whose run of the schedule has succeeded are left out."""
+    total: _builtins.int
+    """Nominal times in the range."""
+    position_ns: _builtins.int
+    """The nominal time handled last; absent: none yet."""
+    started: _builtins.int
+    """Runs started."""
+    skipped: _builtins.int
+    """Nominal times left out."""
+    state: _backfill_pb2.BackfillState.ValueType
+    """Where it stands."""
+    create_time_ns: _builtins.int
+    """When it was asked for."""
+    end_time_ns: _builtins.int
+    """When it was done or cancelled; 0: it goes on."""
+    body_hash: _builtins.bytes
+    """Hash of the body of the request that asked for it."""
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        job: _builtins.str = ...,
+        first_ns: _builtins.int = ...,
+        last_ns: _builtins.int = ...,
+        version: _builtins.int = ...,
+        overlap: _job_pb2.OverlapPolicy.ValueType = ...,
+        order: _backfill_pb2.BackfillOrder.ValueType = ...,
+        skip_succeeded: _builtins.bool = ...,
+        total: _builtins.int = ...,
+        position_ns: _builtins.int | None = ...,
+        started: _builtins.int = ...,
+        skipped: _builtins.int = ...,
+        state: _backfill_pb2.BackfillState.ValueType = ...,
+        create_time_ns: _builtins.int = ...,
+        end_time_ns: _builtins.int = ...,
+        body_hash: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_position_ns", b"_position_ns", "position_ns", b"position_ns"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_position_ns", b"_position_ns", "body_hash", b"body_hash", "create_time_ns", b"create_time_ns", "end_time_ns", b"end_time_ns", "first_ns", b"first_ns", "job", b"job", "last_ns", b"last_ns", "namespace", b"namespace", "order", b"order", "overlap", b"overlap", "position_ns", b"position_ns", "skip_succeeded", b"skip_succeeded", "skipped", b"skipped", "started", b"started", "state", b"state", "total", b"total", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__position_ns: _TypeAlias = _typing.Literal["position_ns"]  # noqa: Y015
+    _WhichOneofArgType__position_ns: _TypeAlias = _typing.Literal["_position_ns", b"_position_ns"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__position_ns) -> _WhichOneofReturnType__position_ns | None: ...
+
+Global___BackfillRecord: _TypeAlias = BackfillRecord  # noqa: Y015
+
+@_typing.final
+class QueueRecord(_message.Message):
+    """QueueRecord is `queues/{shard}/{queue}`: a queue whose assignments are stopped."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAUSE_REASON_FIELD_NUMBER: _builtins.int
+    PAUSE_TIME_NS_FIELD_NUMBER: _builtins.int
+    pause_reason: _builtins.str
+    """Why, as said by whoever paused it."""
+    pause_time_ns: _builtins.int
+    """Since when."""
+    def __init__(
+        self,
+        *,
+        pause_reason: _builtins.str = ...,
+        pause_time_ns: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pause_reason", b"pause_reason", "pause_time_ns", b"pause_time_ns"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueueRecord: _TypeAlias = QueueRecord  # noqa: Y015
 
 @_typing.final
 class DeletedRecord(_message.Message):
