@@ -64,7 +64,7 @@ from sexton.schedules import (
     Schedule,
     ShortMonth,
 )
-from sexton.task import Isolation, task
+from sexton.task import Failure, Isolation, task
 
 if TYPE_CHECKING:
     from sexton.client import AsyncClient as AsyncClient
@@ -93,6 +93,7 @@ __all__ = [
     "DstRule",
     "Every",
     "Explanation",
+    "Failure",
     "FromWorker",
     "HttpTask",
     "IllegalState",

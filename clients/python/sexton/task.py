@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any, TypeVar, overload
 
@@ -18,6 +19,24 @@ from sexton.context import Context
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+class Failure(Exception):  # noqa: N818 - tasks raise it to say what may follow
+    """Fails an attempt, as any exception does, and says what may follow.
+
+    Args:
+        message: what went wrong.
+        for_good: no repetition mends it: the run ends as FAILED, whatever attempts are left.
+        retry_after: how long to leave it alone; heeded up to the job's `max_backoff`, and never
+            shorter than its own backoff.
+    """
+
+    def __init__(
+        self, message: str = "", *, for_good: bool = False, retry_after: timedelta = timedelta(0)
+    ) -> None:
+        super().__init__(message)
+        self.for_good = for_good
+        self.retry_after = retry_after
 
 
 class Isolation(StrEnum):

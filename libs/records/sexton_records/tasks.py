@@ -33,6 +33,11 @@ _NO_URL: Final = re.compile(r"[\x00-\x20\x7f]")
 _NO_HEADER_VALUE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 """What would end the header, or the request, in the middle of its value."""
 _RESERVED: Final = re.compile(r"SEXTON_|TRACEPARENT$", re.IGNORECASE)
+_RESERVED_HEADERS: Final = re.compile(
+    r"SEXTON-.*|TRACEPARENT|IDEMPOTENCY-KEY|CONNECTION|CONTENT-LENGTH|TRANSFER-ENCODING",
+    re.IGNORECASE,
+)
+"""What tells of the run, and what says where the request ends."""
 
 
 def check_task(task: pb.Task) -> None:
@@ -136,6 +141,8 @@ def _check_http(task: pb.HttpTask) -> None:
             raise PolicyError("task.http.expect", status, "status codes from 100 to 599")
     _check_values("task.http.headers", task.headers, _HEADER, "the name of an HTTP header")
     for key, value in task.headers.items():
+        if _RESERVED_HEADERS.fullmatch(key):
+            raise PolicyError("task.http.headers", key, "a name that Sexton does not set itself")
         if _NO_HEADER_VALUE.search(value.value):
             field = f"task.http.headers.{key}"
             raise PolicyError(field, value.value, "one line without control characters")

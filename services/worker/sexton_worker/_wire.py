@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from sexton.v1 import job_pb2, run_pb2
@@ -10,6 +10,7 @@ from sexton.v1 import worker_pb2 as pb
 from sexton_core.instants import MILLISECOND
 from sexton_worker.contract import (
     FromWorker,
+    HttpWork,
     Order,
     OtherWork,
     PythonWork,
@@ -108,6 +109,8 @@ def _write_completion(written: pb.Completion, completion: Completion) -> None:
     if completion.state is EndState.SUCCEEDED:
         written.result_json = ended.result_json
     else:
+        written.for_good = ended.for_good
+        written.retry_after_ms = ended.retry_after // MILLISECOND
         error = written.error
         error.kind, error.message, error.detail = ended.kind, ended.message, ended.detail
 
@@ -117,14 +120,19 @@ def _work(task: job_pb2.Task) -> Work:
     if kind == "python":
         return PythonWork(task.python.task, task.python.args_json)
     if kind == "shell":
-        return ShellWork(task.shell.command, _env(task.shell), task.shell.cwd)
+        return ShellWork(task.shell.command, _values(task.shell.env), task.shell.cwd)
+    if kind == "http":
+        http = task.http
+        return HttpWork(
+            http.method or "POST", http.url, _values(http.headers), http.body, tuple(http.expect)
+        )
     return OtherWork(kind or "none")
 
 
-def _env(shell: job_pb2.ShellTask) -> dict[str, str | FromWorker]:
+def _values(values: Mapping[str, job_pb2.EnvValue]) -> dict[str, str | FromWorker]:
     return {
         name: FromWorker(value.from_worker)
         if value.WhichOneof("source") == "from_worker"
         else value.value
-        for name, value in shell.env.items()
+        for name, value in values.items()
     }

@@ -16,9 +16,9 @@ from sexton_core.errors import IdError
 from sexton_core.ids import check_name
 from sexton_runtime.binding import parse_address
 from sexton_runtime.config import ConfigError
-from sexton_worker.contract import SHELL
+from sexton_worker.contract import HTTP, SHELL
 
-_KINDS: Final = (SHELL,)
+_KINDS: Final = (SHELL, HTTP)
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _WORKER_CHARACTERS: Final = 200
 
@@ -85,7 +85,7 @@ class WorkerConfig:
     allow: Annotated[
         tuple[str, ...],
         _each(_kind),
-        Field(description="kinds of tasks besides Python, by commas: shell"),
+        Field(description="kinds of tasks besides Python, by commas: shell, http"),
     ] = ()
     slots: Annotated[
         int, Field(ge=1, le=100_000, description="attempts that are executed at once")

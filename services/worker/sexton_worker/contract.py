@@ -7,10 +7,10 @@ machine's boot time unless they say otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from sexton_core.instants import Duration, Instant
+from sexton_core.instants import DAY, Duration, Instant
 
 KIB: Final = 1024
 MAX_RESULT_BYTES: Final = 64 * KIB
@@ -21,6 +21,9 @@ MAX_MESSAGE_BYTES: Final = 4 * KIB
 """Of an error's message."""
 MAX_LABEL_BYTES: Final = 200
 """Of an error's kind, and of a message about progress."""
+
+_MAX_RETRY_AFTER: Final = 7 * DAY
+"""The longest `max_backoff` that a job can have."""
 
 SHELL: Final = "shell"
 HTTP: Final = "http"
@@ -57,13 +60,25 @@ class ShellWork(NamedTuple):
     """Empty: the attempt's scratch folder."""
 
 
+class HttpWork(NamedTuple):
+    """Makes a call over HTTP."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str | FromWorker]
+    body: str
+    """`$SEXTON_...` in it stands for the run's values."""
+    expect: Collection[int]
+    """Status codes that are a success; none: 200 to 299."""
+
+
 class OtherWork(NamedTuple):
     """Is of a kind that this worker does not know."""
 
     kind: str
 
 
-Work: TypeAlias = PythonWork | ShellWork | OtherWork
+Work: TypeAlias = PythonWork | ShellWork | HttpWork | OtherWork
 
 
 class Order(NamedTuple):
@@ -95,9 +110,22 @@ class Ended(NamedTuple):
     message: str = ""
     detail: str = ""
     output_tail: str = ""
+    for_good: bool = False
+    """Of a failure: no repetition mends it."""
+    retry_after: Duration = 0
+    """Of a failure: how long it asks to be left alone."""
 
     @classmethod
-    def failure(cls, kind: str, message: str, detail: str = "", output_tail: str = "") -> Ended:
+    def failure(
+        cls,
+        kind: str,
+        message: str,
+        detail: str = "",
+        output_tail: str = "",
+        *,
+        for_good: bool = False,
+        retry_after: Duration = 0,
+    ) -> Ended:
         """Makes a failure; what is too long is cut, what can't be written is replaced."""
         return cls(
             succeeded=False,
@@ -105,6 +133,8 @@ class Ended(NamedTuple):
             message=head(message, MAX_MESSAGE_BYTES),
             detail=tail(detail, MAX_TAIL_BYTES),
             output_tail=output_tail,
+            for_good=for_good,
+            retry_after=min(max(retry_after, 0), _MAX_RETRY_AFTER),
         )
 
 

@@ -70,19 +70,26 @@ def _asked(work: ShellWork, own: Mapping[str, str]) -> Iterator[tuple[str, str]]
             )
         if name.startswith(_OWN):
             raise EnvironmentProblem(f"env: {name} is set by Sexton; use another name")
-        value = _taken(name, source, own) if isinstance(source, FromWorker) else source
+        value = taken(f"env: {name}", source, own)
         if "\0" in value:
             raise EnvironmentProblem(f"env: the value of {name} holds a NUL character")
         yield name, value
 
 
-def _taken(name: str, source: FromWorker, own: Mapping[str, str]) -> str:
+def taken(field: str, source: str | FromWorker, own: Mapping[str, str]) -> str:
+    """Gives a value as it stands in the definition, or from the worker's own environment.
+
+    Raises:
+        EnvironmentProblem: the worker has no such variable, or keeps it to itself.
+    """
+    if isinstance(source, str):
+        return source
     if source.name.startswith(_OWN):
-        raise EnvironmentProblem(f"env: {name} can't be taken from the worker's {source.name}")
+        raise EnvironmentProblem(f"{field} can't be taken from the worker's {source.name}")
     try:
         return own[source.name]
     except KeyError:
         raise EnvironmentProblem(
-            f"env: {name} is to be taken from the worker's variable {source.name}, which is not "
+            f"{field} is to be taken from the worker's variable {source.name}, which is not "
             "set there; set it where the worker is started"
         ) from None

@@ -79,7 +79,8 @@ def _import_app(config: WorkerConfig) -> None:
             ) from error
     if not config.app and not config.allow:
         raise ConfigError(
-            "worker: nothing is allowed; give --app MODULE for Python tasks, --allow shell, or both"
+            "worker: nothing is allowed; give --app MODULE for Python tasks, "
+            "--allow shell,http for commands and calls, or both"
         )
 
 

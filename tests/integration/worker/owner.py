@@ -92,6 +92,13 @@ class Owner(worker_pb2_grpc.WorkerServiceServicer):
         task = job_pb2.PythonTask(task=name, args_json=args_json)
         return self.assign(job_pb2.Task(python=task), **more)
 
+    def http(self, url: str, **more: Any) -> int:
+        fields = ("method", "headers", "body", "expect")
+        task = job_pb2.HttpTask(
+            url=url, **{name: more.pop(name) for name in fields if name in more}
+        )
+        return self.assign(job_pb2.Task(http=task), **more)
+
     def cancel(self, token: int, *, terminate: bool = False) -> None:
         mode = run_pb2.CANCEL_MODE_TERMINATE if terminate else run_pb2.CANCEL_MODE_CANCEL
         ref = self._assigned[token].attempt

@@ -10,11 +10,12 @@ import os
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from sexton.context import Context, current_context
-from sexton.task import task
+from sexton.task import Failure, task
 
 
 @task
@@ -47,6 +48,16 @@ def whoami_alone(context: Context) -> dict[str, Any]:
 @task
 def fail(message: str) -> None:
     raise ValueError(message)
+
+
+@task
+def fail_for_good() -> None:
+    raise Failure("there is no such customer", for_good=True)
+
+
+@task(isolation="process")
+def fail_for_now() -> None:
+    raise Failure("the shop is closed", retry_after=timedelta(minutes=5))
 
 
 @task

@@ -20,7 +20,7 @@ async def test_python_and_shell_tasks_run_and_say_what_became_of_them(pair: Pair
     owner = pair.owner
     (hello,) = owner.hellos
     assert list(hello.queues) == ["default"]
-    assert list(hello.kinds) == ["shell"]
+    assert list(hello.kinds) == ["shell", "http"]
     assert "whoami-alone" in hello.tasks
     done = await owner.completion(owner.python("add", '{"a": 1, "b": 2}'))
     assert (done.state, done.result_json) == (run_pb2.ATTEMPT_STATE_SUCCEEDED, "3")
@@ -77,6 +77,17 @@ async def test_a_failure_says_what_was_raised_and_where(pair: Pair) -> None:
     assert done.result_json == "2"
 
 
+async def test_a_failure_says_what_may_follow(pair: Pair) -> None:
+    owner = pair.owner
+    done = await owner.completion(owner.python("fail-for-good"))
+    assert (done.state, done.for_good) == (run_pb2.ATTEMPT_STATE_FAILED, True)
+    assert (done.error.kind, done.error.message) == (
+        "sexton.task.Failure", "there is no such customer",
+    )  # fmt: skip
+    done = await owner.completion(owner.python("fail-for-now"))
+    assert (done.for_good, done.retry_after_ms) == (False, 300_000)
+
+
 async def test_what_cannot_be_run_fails_and_says_why(pair: Pair) -> None:
     owner = pair.owner
 
@@ -91,8 +102,6 @@ async def test_what_cannot_be_run_fails_and_says_why(pair: Pair) -> None:
     assert "not JSON" in await message(owner.python("add", "{"))
     assert "no JSON object" in await message(owner.python("add", "[1]"))
     assert "JSON" in await message(owner.python("add", "[" * 60_000))
-    http = job_pb2.Task(http=job_pb2.HttpTask(url="http://127.0.0.1/"))
-    assert await message(owner.assign(http)) == "this worker can't execute tasks of kind 'http'"
     assert "kind 'none'" in await message(owner.assign(job_pb2.Task()))
     assert "No such file" in await message(owner.shell("true", cwd="/nowhere"))
     assert "NUL" in await message(owner.shell("echo \0"))
@@ -146,7 +155,9 @@ async def test_secrets_come_from_the_worker_and_stay_out_of_its_log(pair: Pair) 
         "FIRST": job_pb2.EnvValue(from_worker="PASSWORD"),
         "SECOND": job_pb2.EnvValue(value="$(touch here) `x` 'y'"),
     }
-    done = await owner.completion(owner.shell('test "$FIRST" = s3cret; echo "$? $SECOND"', env=env))
+    done = await owner.completion(
+        owner.shell('test "$FIRST" = s3cret-words; echo "$? $SECOND"', env=env)
+    )
     assert done.output_tail == "0 $(touch here) `x` 'y'\n"
     await owner.completion(owner.shell("exit 1", env=env))
     assert "s3cret" not in pair.worker.said()

@@ -46,7 +46,7 @@ async def working(
     log = folder / "worker.log"
     command = [
         *(sys.executable, "-m", "sexton_worker"),
-        *("--queue", ",".join(addresses), "--allow", "shell", "--app", APP),
+        *("--queue", ",".join(addresses), "--allow", "shell,http", "--app", APP),
         *("--scratch", str(folder), "--cancel-grace-s", "0.3", *arguments),
     ]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | env

@@ -160,6 +160,16 @@ REFUSED = {
         ),
         "SEXTON_TOKEN",
     ),
+    "a reserved header": (
+        pb.JobSpec(
+            task=pb.Task(
+                http=pb.HttpTask(
+                    url="http://shop", headers={"idempotency-key": pb.EnvValue(value="1")}
+                )
+            )
+        ),
+        "idempotency-key",
+    ),
     "a url of another scheme": (
         pb.JobSpec(task=pb.Task(http=pb.HttpTask(url="file:///etc/passwd"))),
         "http or https",

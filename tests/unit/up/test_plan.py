@@ -40,7 +40,7 @@ def test_the_largest_mesh_leaves_the_ports_of_telemetry_and_console_alone():
 def test_nothing_but_paths_and_addresses_is_on_a_command_line():
     worker = plan(config(app="reports", workers=1))[-1]
     assert worker.arguments == (
-        "--queue", "127.0.0.1:7402,127.0.0.1:7403", "--queues", "default", "--allow", "shell",
+        "--queue", "127.0.0.1:7402,127.0.0.1:7403", "--queues", "default", "--allow", "shell,http",
         "--name", "worker-1", "--drain-timeout-s", "30", "--app", "reports",
         "--secrets-dir", "/data/secrets", "--log-format", "json",
     )  # fmt: skip

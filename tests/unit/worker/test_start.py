@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from sexton.task import TaskRegistry
 from sexton_runtime.config import ConfigError, Sources
 from sexton_worker.__main__ import main
 from sexton_worker.config import WorkerConfig
+from sexton_worker.contract import Ended, HttpWork, Order, Ref
 from sexton_worker.executors.local import LocalExecutor
 
 
@@ -33,7 +36,7 @@ def test_lists_are_separated_by_commas() -> None:
         ({"queue": "nowhere"}, "'nowhere' is no address"),
         ({"queue": ","}, "worker.queue"),
         ({"queues": "Mails"}, "worker.queues"),
-        ({"allow": "http"}, "'http' can't be allowed; there is shell"),
+        ({"allow": "perl"}, "'perl' can't be allowed; there is shell, http"),
         ({"app": "a/b.py"}, "'a/b.py' is no module's name"),
         ({"slots": "0"}, "worker.slots"),
         ({"slots": "100001"}, "worker.slots"),
@@ -51,6 +54,27 @@ def test_what_can_not_be_used_is_named(flags: dict[str, str], said: str) -> None
 def test_wrong_flags_end_it_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--slots", "5"], program="sexton worker") == 2
     assert "sexton worker: worker.queue: is missing; set --queue" in capsys.readouterr().err
+
+
+async def test_a_worker_that_allows_no_calls_says_how_to_allow_them(tmp_path):
+    ended: asyncio.Queue[Ended] = asyncio.Queue()
+
+    class Hears:
+        def ended(self, token, ended_):
+            ended.put_nowait(ended_)
+
+    executor = LocalExecutor(TaskRegistry(), scratch=tmp_path, mark="mark")
+    await executor.start(Hears())
+    try:
+        work = HttpWork("POST", "http://127.0.0.1:1/", {}, "", ())
+        executor.begin(Order(Ref(b"h", 7), "s", 1, "default", "ping", "t1", 0, 10**9, "", work))
+        said = await ended.get()
+    finally:
+        await executor.stop()
+    assert (said.kind, said.message) == (
+        "not started",
+        "this worker makes no HTTP calls; start it with --allow http",
+    )
 
 
 async def test_an_executor_that_could_not_start_removes_nothing_where_it_stands(

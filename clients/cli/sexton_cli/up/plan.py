@@ -91,7 +91,7 @@ def plan(config: UpConfig) -> list[Program]:
     queues = ",".join(f"{HOST}:{port}" for port in queue_ports)
     programs += [
         _program(config, "worker", f"worker-{number}", None, _WORKER,
-                 "--queue", queues, "--queues", ",".join(config.serve), "--allow", "shell",
+                 "--queue", queues, "--queues", ",".join(config.serve), "--allow", "shell,http",
                  "--name", f"worker-{number}", "--drain-timeout-s", f"{config.drain_s:g}", *app)
         for number in range(1, config.workers + 1)
     ]  # fmt: skip

@@ -61,6 +61,8 @@ class GrpcSettings:
             ("grpc.enable_retries", 0),
             ("grpc.max_receive_message_length", MAX_CARRIED_BYTES),
             ("grpc.max_send_message_length", MAX_CARRIED_BYTES),
+            # A proxy that the machine has for the web does not lead to the mesh.
+            ("grpc.enable_http_proxy", 0),
         )
 
     def server_options(self) -> _Options:

@@ -14,8 +14,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from sexton.context import Context, set_context
-from sexton.task import Task
-from sexton_core.instants import SECOND, Instant
+from sexton.task import Failure, Task
+from sexton_core.instants import MICROSECOND, SECOND, Instant
 from sexton_worker.contract import MAX_RESULT_BYTES, Ended, Order
 from sexton_worker.output import AttemptLogger, Tail
 
@@ -121,6 +121,7 @@ def _succeed(result: object, kept: Tail) -> Ended:
 def _fail(error: BaseException, kept: Tail) -> Ended:
     if isinstance(error, _UnusableError):
         return Ended.failure(error.kind, str(error), "", kept.text())
+    asked = error if isinstance(error, Failure) else Failure()
     kind = type(error).__qualname__
     if type(error).__module__ not in ("builtins", "__main__"):
         kind = f"{type(error).__module__}.{kind}"
@@ -135,4 +136,11 @@ def _fail(error: BaseException, kept: Tail) -> Ended:
         detail = "".join(traceback.format_exception(type(error), error, frames))
     except Exception:  # noqa: BLE001 - as above
         detail = ""
-    return Ended.failure(kind, message, detail, kept.text())
+    return Ended.failure(
+        kind,
+        message,
+        detail,
+        kept.text(),
+        for_good=asked.for_good,
+        retry_after=asked.retry_after // timedelta(microseconds=1) * MICROSECOND,
+    )

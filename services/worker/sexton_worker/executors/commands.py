@@ -63,7 +63,15 @@ class ProcessResult:
         if self.said.get("succeeded") is True:
             result = head(str(self.said.get("result_json", "")), MAX_RESULT_BYTES)
             return Ended(succeeded=True, result_json=result, output_tail=end.output_tail)
-        return Ended.failure(said["kind"], said["message"], said["detail"], end.output_tail)
+        retry_after = self.said.get("retry_after")
+        return Ended.failure(
+            said["kind"],
+            said["message"],
+            said["detail"],
+            end.output_tail,
+            for_good=self.said.get("for_good") is True,
+            retry_after=retry_after if isinstance(retry_after, int) else 0,
+        )
 
 
 def shell_command(

@@ -45,8 +45,7 @@ class InProcessExecutor:
         self._listener = listener
         self._control = control
         self._running: dict[int, _Running] = {}
-        self._loop = asyncio.new_event_loop()
-        self._loop_thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._to_loop: list[Callable[[], object]] = []
         self._ends: list[tuple[int, Ended]] = []
         self._progress: dict[int, tuple[float, str]] = {}
@@ -97,11 +96,11 @@ class InProcessExecutor:
     # In the loop for tasks
 
     def _in_loop(self, action: Callable[[], object]) -> None:
-        if self._loop_thread is None:
-            self._loop_thread = threading.Thread(
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            threading.Thread(
                 target=self._loop.run_forever, name="sexton-tasks", daemon=True
-            )
-            self._loop_thread.start()
+            ).start()
         with self._lock:
             self._to_loop.append(action)
             wake = len(self._to_loop) == 1
@@ -115,6 +114,7 @@ class InProcessExecutor:
             action()
 
     def _start(self, running: _Running) -> None:
+        assert self._loop is not None
         running.work = self._loop.create_task(self._await(running))
 
     def _cancel(self, running: _Running) -> None:

@@ -9,14 +9,17 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
 from sexton.task import Isolation, Task, TaskRegistry
 from sexton_core.instants import Instant
 from sexton_worker.contract import (
+    HTTP,
     SHELL,
     Ended,
+    HttpWork,
     Listener,
     Order,
     OtherWork,
@@ -32,13 +35,17 @@ from sexton_worker.executors.commands import (
     shell_command,
 )
 from sexton_worker.executors.guard import CommandEnd, Guarded, GuardedCommand, ShimClient
+from sexton_worker.executors.http_request import http_request
 from sexton_worker.executors.inprocess import InProcessExecutor
+
+if TYPE_CHECKING:
+    from sexton_worker.executors.http_calls import HttpExecutor
 
 _log = structlog.get_logger(__name__)
 
 
 class LocalExecutor:
-    """Executes Python tasks in this process or in ones of their own, and shell commands.
+    """Executes Python tasks in this process or in ones of their own, shell commands and HTTP calls.
 
     See `sexton_worker.contract.Executor`.
     """
@@ -64,6 +71,7 @@ class LocalExecutor:
         self._limits: tuple[Instant, Instant] = (0, 0)
         self._listener: Listener | None = None
         self._in_process: InProcessExecutor | None = None
+        self._http: HttpExecutor | None = None
 
     @property
     def tasks(self) -> Sequence[str]:
@@ -78,19 +86,26 @@ class LocalExecutor:
     @property
     def in_process(self) -> int:
         """Tells how many attempts run in this process, and so can't be killed alone."""
-        return len(self._in_process) if self._in_process is not None else 0
+        functions = len(self._in_process) if self._in_process is not None else 0
+        return functions + (len(self._http) if self._http is not None else 0)
 
     async def start(self, listener: Listener) -> None:
         """Starts the shim and makes the folder for scratch folders."""
         self._listener = listener
         self._scratch = Path(tempfile.mkdtemp(prefix="sexton-worker-", dir=self._scratch_in))
         self._in_process = InProcessExecutor(self, asyncio.get_running_loop())
+        if HTTP in self._kinds:
+            from sexton_worker.executors.http_calls import HttpExecutor  # noqa: PLC0415 - 0.2 s
+
+            self._http = HttpExecutor(self, asyncio.get_running_loop())
         self._shim.start(self._scratch)
 
     async def stop(self) -> None:
         """Kills what can be killed and waits until it is dead. Idempotent."""
         for guarded in list(self._guarded.values()):
             guarded.kill()
+        if self._http is not None:
+            await self._http.stop()
         while self._guarded:
             self._dead.clear()
             await self._dead.wait()
@@ -110,7 +125,9 @@ class LocalExecutor:
     def cancel(self, token: int) -> None:
         """Asks an attempt to end."""
         assert self._in_process is not None
-        if not self._in_process.cancel(token) and token in self._guarded:
+        if self._http is not None and token in self._http:
+            self._http.cancel(token)
+        elif not self._in_process.cancel(token) and token in self._guarded:
             self._guarded[token].stop()
 
     def kill(self, token: int) -> None:
@@ -118,6 +135,8 @@ class LocalExecutor:
         assert self._in_process is not None
         if token in self._guarded:
             self._guarded[token].kill()
+        elif self._http is not None and token in self._http:
+            self._http.cancel(token)
         elif self._in_process.cancel(token):
             order = self._in_process.order(token)
             _log.warning(
@@ -156,6 +175,11 @@ class LocalExecutor:
                 self._run(order, shell_command(order, work, self._scratch, os.environ))
             case ShellWork():
                 raise Unusable("this worker runs no shell commands; start it with --allow shell")
+            case HttpWork() as work if self._http is not None:
+                self._http.begin(order, work, http_request(order, work, os.environ))
+                self._tell_shim()
+            case HttpWork():
+                raise Unusable("this worker makes no HTTP calls; start it with --allow http")
             case OtherWork(kind):
                 raise Unusable(f"this worker can't execute tasks of kind {kind!r}")
 
