@@ -11,6 +11,7 @@ from typing import Any, Final
 from sexton import errors
 from sexton._settings import Settings
 from sexton._wire import Call, Wire
+from sexton.history import CallHistory
 
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
@@ -55,6 +56,13 @@ class _Patience:
         return pause_s if now_s + pause_s < min(self.end_s, self.give_up_s) else None
 
 
+@dataclass(slots=True)
+class _Fate:
+    """Whether some attempt of a call may have had its effect although it was not answered."""
+
+    open: bool = False
+
+
 class Calls:
     """Makes calls on whichever replica serves.
 
@@ -63,8 +71,13 @@ class Calls:
     """
 
     def __init__(
-        self, settings: Settings, wire: Wire, randomness: random.Random | None = None
+        self,
+        settings: Settings,
+        wire: Wire,
+        randomness: random.Random | None = None,
+        history: CallHistory | None = None,
     ) -> None:
+        self._history = history
         self._settings = settings
         self._wire = wire
         self._replicas = _Replicas(settings.addresses)
@@ -78,6 +91,24 @@ class Calls:
             SextonError: what the server raised; or, once the time is up, why none answered.
         """
         whole_s = self._settings.timeout_s if timeout_s is None else timeout_s
+        if self._history is None:
+            return await self._repeated(call, whole_s, _Fate(), idempotent=idempotent)
+        number, fate = self._history.invoke(call.method, call.request), _Fate()
+        try:
+            answer = await self._repeated(call, whole_s, fate, idempotent=idempotent)
+        except errors.SextonError as error:
+            if fate.open or _leaves_open(error):
+                self._history.unknown(number, error)
+            else:
+                self._history.fail(number, error)
+            raise
+        except BaseException as error:
+            self._history.unknown(number, error)
+            raise
+        self._history.ok(number, answer)
+        return answer
+
+    async def _repeated(self, call: Call, whole_s: float, fate: _Fate, *, idempotent: bool) -> Any:
         patience = self._patience(whole_s)
         while True:
             address = self._replicas.address()
@@ -91,6 +122,7 @@ class Calls:
                     address, self._admitted(call, address), max(attempt_s, 0.001)
                 )
             except errors.SextonError as error:
+                fate.open = fate.open or _leaves_open(error)
                 if not _worth_another(error, idempotent=idempotent):
                     raise
                 self._replicas.skip(address)
@@ -132,6 +164,8 @@ class Calls:
     async def close(self) -> None:
         """Closes all connections. Idempotent."""
         await self._wire.close()
+        if self._history is not None:
+            self._history.close()
 
     def _patience(self, whole_s: float) -> _Patience:
         now_s = self._wire.monotonic_s()
@@ -145,6 +179,12 @@ class Calls:
     def _admitted(self, call: Call, address: str) -> Call:
         secret = self._settings.secret_for(address)
         return call._replace(metadata=(("authorization", f"Bearer {secret}"),)) if secret else call
+
+
+def _leaves_open(error: errors.SextonError) -> bool:
+    """Tells whether a call that ended so may have had its effect, or may have it yet."""
+    open_ = errors.OutcomeUnknown | errors.DeadlineExceeded | errors.Cancelled | errors.Internal
+    return isinstance(error, open_)
 
 
 def _worth_another(error: errors.SextonError, *, idempotent: bool) -> bool:

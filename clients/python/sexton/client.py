@@ -17,6 +17,7 @@ from sexton._jobs_api import AsyncJobs
 from sexton._runs_api import AsyncRuns
 from sexton._settings import DEFAULT_RETRY_FOR_S, DEFAULT_TIMEOUT_S, settings
 from sexton._wire import AioWire, BlockingWire, Call, Wire, drive, drive_all
+from sexton.history import calls_of
 from sexton.mesh import Mesh
 from sexton.v1 import scheduler_pb2, scheduler_pb2_grpc
 
@@ -38,6 +39,7 @@ class _Connection:
         secret_file: str | os.PathLike[str] | None,
         timeout_s: float,
         retry_for_s: float,
+        history: str | os.PathLike[str] | None,
     ) -> None:
         self.settings = settings(
             address,
@@ -47,7 +49,7 @@ class _Connection:
             timeout_s=timeout_s,
             retry_for_s=retry_for_s,
         )
-        self.calls = Calls(self.settings, wire, randomness)
+        self.calls = Calls(self.settings, wire, randomness, calls_of(history))
         self.jobs = AsyncJobs(self.calls, self.settings.namespace)
         self.runs = AsyncRuns(self.calls, self.settings.namespace)
 
@@ -81,6 +83,7 @@ class AsyncClient:
         secret_file: str | os.PathLike[str] | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         retry_for_s: float = DEFAULT_RETRY_FOR_S,
+        history: str | os.PathLike[str] | None = None,
         open_channel: Callable[[str], aio.Channel] | None = None,
         randomness: random.Random | None = None,
     ) -> None:
@@ -93,6 +96,8 @@ class AsyncClient:
             secret_file: the file that holds it.
             timeout_s: deadline of each call that is given none.
             retry_for_s: how long a call that may be repeated is repeated while none serves.
+            history: file to which every call is written, for `sexton verify`; None: the one that
+                `SEXTON_HISTORY` names, if any.
             open_channel: makes the channel to an address, for TLS or a network of one's own.
             randomness: makes request ids and spreads repetitions; None: the system's.
 
@@ -108,6 +113,7 @@ class AsyncClient:
             secret_file=secret_file,
             timeout_s=timeout_s,
             retry_for_s=retry_for_s,
+            history=history,
         )
         self.jobs = self._connection.jobs
         self.runs = self._connection.runs
@@ -229,6 +235,7 @@ class Client:
         secret_file: str | os.PathLike[str] | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         retry_for_s: float = DEFAULT_RETRY_FOR_S,
+        history: str | os.PathLike[str] | None = None,
     ) -> None:
         """Connects to nothing yet. The arguments are those of `AsyncClient`.
 
@@ -244,6 +251,7 @@ class Client:
             secret_file=secret_file,
             timeout_s=timeout_s,
             retry_for_s=retry_for_s,
+            history=history,
         )
         self.jobs = Jobs(self._connection.jobs)
         self.runs = Runs(self._connection.runs)

@@ -12,6 +12,7 @@ from sexton_cli.commands import bench as bench
 from sexton_cli.commands import clock as clock
 from sexton_cli.commands import coordinator as coordinator
 from sexton_cli.commands import doctor as doctor
+from sexton_cli.commands import history as history
 from sexton_cli.commands import jobs as jobs
 from sexton_cli.commands import preview as preview
 from sexton_cli.commands import queue as queue
@@ -20,6 +21,7 @@ from sexton_cli.commands import schema as schema
 from sexton_cli.commands import simulate as simulate
 from sexton_cli.commands import store as store
 from sexton_cli.commands import up as up
+from sexton_cli.commands import verify as verify
 from sexton_cli.commands import worker as worker
 
 _MODULES = (
@@ -27,6 +29,7 @@ _MODULES = (
     *(preview, simulate, schema),
     *(store, queue, coordinator, worker),
     *(doctor, backup, clock, bench),
+    *(history, verify),
 )
 
 

@@ -8,7 +8,9 @@ from typing import NamedTuple
 from sexton_runtime.kv.types import LEASE_PREFIX, Compare, Target
 from sexton_sim.check.verdict import Verdict
 from sexton_sim.history import Durable, History, text
+from sexton_sim.sources import Opening
 from sexton_store.disk import Record
+from sexton_store.history import Change
 
 
 class Version(NamedTuple):
@@ -18,40 +20,165 @@ class Version(NamedTuple):
     record: Record | None
 
 
+class Replay:
+    """The log, commit by commit, and what every key is now. Checks S2, S5 and half of S20.
+
+    Of a log that does not begin with the store itself, or goes on after a restore, what a key was
+    is believed at its first change, and known from then on.
+    """
+
+    def __init__(self, verdict: Verdict) -> None:
+        self.last_revision = 0
+        self._verdict = verdict
+        self._now: dict[bytes, Record] = {}
+        self._whole = True
+        """Whether a key of which nothing is known was never written."""
+        self._touched: set[bytes] = set()
+        """The keys of which something is known, where the log is not whole."""
+        self._mesh_ns = 0
+        self._opened: Opening | None = None
+
+    def open(self, opening: Opening) -> None:
+        """Takes note that the store was opened."""
+        before, self._opened = self._opened, opening
+        self._verdict.checked["S2"] += 1
+        if opening.undone_steps > 1:
+            self._verdict.violate(
+                "S2",
+                f"the store was opened at revision {opening.revision}: {opening.undone} commits of "
+                f"{opening.undone_steps} steps above it are gone, and only the last step before a "
+                f"crash can come to nothing",
+            )
+        elif opening.revision < self.last_revision:
+            self._verdict.violate(
+                "S2",
+                f"the store was opened at revision {opening.revision}, although "
+                f"{self.last_revision} was durable before",
+            )
+        if opening.revision == self.last_revision:
+            return
+        if before is not None and before.incarnation != opening.incarnation:
+            self._verdict.unknown(
+                f"what the restore at revision {opening.revision} brought back (S2, S8)"
+            )
+        elif self.last_revision or before is not None:
+            self._verdict.unknown(
+                f"revisions {self.last_revision + 1} to {opening.revision}: the store ran without "
+                f"a history then (S2, S8)"
+            )
+        else:
+            self._begin_late(opening.revision + 1)
+        self._forget(opening.revision)
+
+    def take(self, entry: Durable) -> None:
+        """Holds a commit against what came before it."""
+        commit, verdict = entry.commit, self._verdict
+        verdict.checked["S2"] += 1
+        if commit.revision <= self.last_revision:
+            verdict.violate(
+                "S2",
+                f"revision {commit.revision} was committed after {self.last_revision}",
+                [commit],
+            )
+            return
+        if self._opened is None and not self.last_revision and commit.revision > 1:
+            self._begin_late(commit.revision)
+            self._forget(commit.revision - 1)
+        elif commit.revision != self.last_revision + 1:
+            verdict.violate(
+                "S2", f"revisions {self.last_revision + 1} to {commit.revision - 1} are gone"
+            )
+        if commit.mesh_time_ns < self._mesh_ns:
+            verdict.violate("S20", f"mesh time went back from {self._mesh_ns}", [commit])
+        verdict.checked["S20"] += 1
+        self._mesh_ns = max(self._mesh_ns, commit.mesh_time_ns)
+        for compare in commit.compares:
+            self._check_compare(compare, entry)
+        for change in commit.changes:
+            self._check_change(change, entry)
+        self.last_revision = commit.revision
+
+    def now(self, key: bytes) -> Record | None:
+        """Gives what a key is now, as far as it is known."""
+        return self._now.get(key)
+
+    def knows(self, key: bytes) -> bool:
+        """Tells whether it is known what a key is."""
+        return self._whole or key in self._touched
+
+    def _begin_late(self, revision: int) -> None:
+        self._verdict.unknown(f"what was before revision {revision}, where the log begins (S2, S8)")
+
+    def _forget(self, revision: int) -> None:
+        self._now.clear()
+        self._touched.clear()
+        self._whole = False
+        self._mesh_ns = 0
+        self.last_revision = revision
+
+    def _check_compare(self, compare: Compare, entry: Durable) -> None:
+        if not self.knows(compare.key):
+            return
+        fence = compare.key.startswith(LEASE_PREFIX)
+        self._verdict.checked["S5" if fence else "S1"] += 1
+        record = self._now.get(compare.key)
+        if not holds(compare, record):
+            self._verdict.violate(
+                "S5" if fence else "S1",
+                f"revision {entry.commit.revision} was committed although its compare of "
+                f"{text(compare.key)} did not hold",
+                [compare, f"it was {record}"],
+            )
+
+    def _check_change(self, change: Change, entry: Durable) -> None:
+        commit, verdict = entry.commit, self._verdict
+        before = self._now.get(change.key) if self.knows(change.key) else change.before
+        if change.before != before:
+            verdict.violate(
+                "S2",
+                f"revision {commit.revision} found {text(change.key)} not as the log left it",
+                [f"found {change.before}", f"the log says {before}"],
+            )
+        after = change.after
+        if not self._whole:
+            self._touched.add(change.key)
+        if after is None:
+            self._now.pop(change.key, None)
+            return
+        self._now[change.key] = after
+        create = before.create_revision if before is not None else commit.revision
+        version = before.version + 1 if before is not None else 1
+        if after[1:] != (create, commit.revision, version):
+            verdict.violate(
+                "S1",
+                f"revision {commit.revision} numbered {text(change.key)} wrongly",
+                [after],
+            )
+
+
 class Log:
-    """The replayed log. Replaying it checks that the log is a log: S2, S5 and half of S20."""
+    """The whole log, with all that every key ever was."""
 
     def __init__(self, history: History, verdict: Verdict) -> None:
         self.by_revision: dict[int, Durable] = {}
-        self.last_revision = 0
-        self._verdict = verdict
         self._versions: dict[bytes, list[Version]] = {}
-        mesh_ns = 0
+        self._replay = Replay(verdict)
         for entry in history.commits:
             commit = entry.commit
-            verdict.checked["S2"] += 1
-            if commit.revision <= self.last_revision:
-                verdict.violate(
-                    "S2",
-                    f"revision {commit.revision} was committed after {self.last_revision}",
-                    [commit],
-                )
+            before = self._replay.last_revision
+            self._replay.take(entry)
+            if commit.revision <= before:
                 continue
-            if self.last_revision and commit.revision != self.last_revision + 1:
-                verdict.violate(
-                    "S2", f"revisions {self.last_revision + 1} to {commit.revision - 1} are gone"
-                )
-            if commit.mesh_time_ns < mesh_ns:
-                verdict.violate("S20", f"mesh time went back from {mesh_ns}", [commit])
-            verdict.checked["S20"] += 1
-            mesh_ns = max(mesh_ns, commit.mesh_time_ns)
-            self._check(entry)
             for change in commit.changes:
                 self._versions.setdefault(change.key, []).append(
                     Version(commit.revision, change.after)
                 )
-            self.last_revision = commit.revision
             self.by_revision[commit.revision] = entry
+
+    @property
+    def last_revision(self) -> int:
+        """Gives the revision of the last commit."""
+        return self._replay.last_revision
 
     @property
     def keys(self) -> list[bytes]:
@@ -80,45 +207,18 @@ class Log:
 
     def holds(self, compare: Compare, revision: int) -> bool:
         """Tells whether a compare was true at a revision."""
-        record = self.at(compare.key, revision)
-        if compare.target is Target.VALUE:
-            return record is not None and record.value == compare.operand
-        create, mod, version = (0, 0, 0) if record is None else record[1:]
-        found = {
-            Target.CREATE_REVISION: create,
-            Target.MOD_REVISION: mod,
-            Target.VERSION: version,
-            Target.EXISTS: create != 0,
-        }
-        return found[compare.target] == compare.operand
+        return holds(compare, self.at(compare.key, revision))
 
-    def _check(self, entry: Durable) -> None:
-        commit, verdict = entry.commit, self._verdict
-        for compare in commit.compares:
-            fence = compare.key.startswith(LEASE_PREFIX)
-            verdict.checked["S5" if fence else "S1"] += 1
-            if not self.holds(compare, commit.revision - 1):
-                verdict.violate(
-                    "S5" if fence else "S1",
-                    f"revision {commit.revision} was committed although its compare of "
-                    f"{text(compare.key)} did not hold",
-                    [compare, f"it was {self.at(compare.key, commit.revision - 1)}"],
-                )
-        for change in commit.changes:
-            before = self.at(change.key, commit.revision - 1)
-            if change.before != before:
-                verdict.violate(
-                    "S2",
-                    f"revision {commit.revision} found {text(change.key)} not as the log left it",
-                    [f"found {change.before}", f"the log says {before}"],
-                )
-            after = change.after
-            if after is not None:
-                create = before.create_revision if before is not None else commit.revision
-                version = before.version + 1 if before is not None else 1
-                if after[1:] != (create, commit.revision, version):
-                    verdict.violate(
-                        "S1",
-                        f"revision {commit.revision} numbered {text(change.key)} wrongly",
-                        [after],
-                    )
+
+def holds(compare: Compare, record: Record | None) -> bool:
+    """Tells whether a compare is true of what a key is."""
+    if compare.target is Target.VALUE:
+        return record is not None and record.value == compare.operand
+    create, mod, version = (0, 0, 0) if record is None else record[1:]
+    found = {
+        Target.CREATE_REVISION: create,
+        Target.MOD_REVISION: mod,
+        Target.VERSION: version,
+        Target.EXISTS: create != 0,
+    }
+    return found[compare.target] == compare.operand
