@@ -162,16 +162,24 @@ def _read(path: Path) -> str:
     return _checked(text.strip(), str(path))
 
 
+def copy_secret(secret: str, path: Path, randomness: Randomness) -> bool:
+    """Has a file hold a secret, readable by its owner alone; tells whether it did not before.
+
+    Raises `ConfigError` where the file can't be written.
+    """
+    if path.exists() and _read(path) == secret:
+        return False
+    try:
+        _draft(path, secret, randomness).replace(path)
+    except OSError as error:
+        raise ConfigError(f"secret {path}: can't be written: {error.strerror}") from error
+    return True
+
+
 def _create(path: Path, randomness: Randomness) -> None:
     """Makes the file whole or not at all; of two processes that do so at once one wins."""
-    draft = path.with_name(f".{path.name}.{randomness.token_hex(8)}")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(randomness.token_hex(_SECRET_BYTES) + "\n")
-            file.flush()
-            os.fsync(file.fileno())  # or a power loss leaves a name with nothing behind it
+        draft = _draft(path, randomness.token_hex(_SECRET_BYTES), randomness)
         try:
             os.link(draft, path)
         except FileExistsError:
@@ -180,3 +188,15 @@ def _create(path: Path, randomness: Randomness) -> None:
             draft.unlink()
     except OSError as error:
         raise ConfigError(f"secret {path}: can't be created: {error.strerror}") from error
+
+
+def _draft(path: Path, secret: str, randomness: Randomness) -> Path:
+    """Writes a secret beside the file that is to hold it."""
+    draft = path.with_name(f".{path.name}.{randomness.token_hex(8)}")
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secret + "\n")
+        file.flush()
+        os.fsync(file.fileno())  # or a power loss leaves a name with nothing behind it
+    return draft

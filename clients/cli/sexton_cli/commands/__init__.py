@@ -12,12 +12,14 @@ from sexton_cli.commands import bench as bench
 from sexton_cli.commands import clock as clock
 from sexton_cli.commands import coordinator as coordinator
 from sexton_cli.commands import doctor as doctor
+from sexton_cli.commands import health as health
 from sexton_cli.commands import history as history
 from sexton_cli.commands import jobs as jobs
 from sexton_cli.commands import preview as preview
 from sexton_cli.commands import queue as queue
 from sexton_cli.commands import runs as runs
 from sexton_cli.commands import schema as schema
+from sexton_cli.commands import secrets as secrets
 from sexton_cli.commands import simulate as simulate
 from sexton_cli.commands import store as store
 from sexton_cli.commands import up as up
@@ -28,7 +30,7 @@ _MODULES = (
     *(up, apply, jobs, runs),
     *(preview, simulate, schema),
     *(store, queue, coordinator, worker),
-    *(doctor, backup, clock, bench),
+    *(health, secrets, doctor, backup, clock, bench),
     *(history, verify),
 )
 
