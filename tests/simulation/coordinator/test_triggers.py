@@ -17,6 +17,7 @@ from sexton.errors import (
 )
 from sexton.internal.v1 import coordinator_pb2
 from sexton.v1 import job_pb2, run_pb2
+from sexton_records.keys import shard_of
 
 pytestmark = pytest.mark.slow
 
@@ -47,6 +48,24 @@ def test_the_same_request_id_with_another_body_is_refused() -> None:
             await mesh.trigger(job, "one", overlap=job_pb2.OVERLAP_POLICY_ALLOW_ALL)
 
     Mesh().run(scenario)
+
+
+def test_a_request_is_known_in_every_shard_that_its_job_may_be_created_in_again() -> None:
+    """Found by seed 17 with two shards: the second start was made."""
+
+    async def scenario(mesh: Mesh) -> None:
+        first = "a" * 24
+        second = next(
+            uid for uid in ("b" * 24, "c" * 24, "d" * 24) if shard_of(uid, 2) != shard_of(first, 2)
+        )
+        job = await mesh.create(uid=first)
+        other = await mesh.create(uid=second)
+        await mesh.trigger(job, "one")
+        with pytest.raises(InvalidArgument, match="request_id"):
+            await mesh.trigger(other, "one")
+        assert await mesh.runs(other) == []
+
+    Mesh(shards=2).run(scenario)
 
 
 @pytest.mark.parametrize(

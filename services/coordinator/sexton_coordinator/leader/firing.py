@@ -20,7 +20,7 @@ from sexton_coordinator.leader.machine import (
     Machine,
     Trigger,
 )
-from sexton_coordinator.leader.steps import OversizedError, Planner, Step, trigger_key
+from sexton_coordinator.leader.steps import OversizedError, Planner, Step
 from sexton_coordinator.mesh import Mesh
 from sexton_coordinator.requests import recorded_answer
 from sexton_core.errors import PolicyError
@@ -93,6 +93,7 @@ class Firing:
         self._queues = queues
         self._counters = counters
         self._planner = Planner(
+            coordinator_shards=mesh.coordinator_shards,
             queue_shards=mesh.queue_shards,
             limits=mesh.store.limits,
             traceparent=self._traceparent,
@@ -233,7 +234,7 @@ class Firing:
             for known in batch
             if known.loaded is not None and (asked := _next_trigger(known)) is not None
         ]
-        wanted = [trigger_key(self._shard, asked) for _, asked in asked]
+        wanted = [self._planner.trigger_key(asked) for _, asked in asked]
         answers: _Answers = {}
         kvs = await get_all(self._mesh.store, wanted)
         for (known, trigger), kv in zip(asked, kvs, strict=True):

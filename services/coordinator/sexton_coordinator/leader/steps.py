@@ -80,8 +80,14 @@ class Planner:
     """Makes steps. `traceparent` makes the trace context of a new run."""
 
     def __init__(
-        self, *, queue_shards: int, limits: Limits, traceparent: Callable[[], str]
+        self,
+        *,
+        coordinator_shards: int,
+        queue_shards: int,
+        limits: Limits,
+        traceparent: Callable[[], str],
     ) -> None:
+        self._coordinator_shards = coordinator_shards
         self._queue_shards = queue_shards
         self._limits = limits
         self._traceparent = traceparent
@@ -130,6 +136,16 @@ class Planner:
     def handle_key(self, uid: str, handle: Handle) -> bytes:
         """Returns the key of a run in flight."""
         return keys.handle_key(self._queue_shard(handle.queue), uid, handle)
+
+    def trigger_key(self, asked: Trigger) -> bytes:
+        """Returns the key that says that a request for a start has had its effect.
+
+        Its shard is the request's, not the job's: a job that is deleted and created again may be
+        in another shard, and the request is still the same.
+        """
+        request = asked.request
+        shard = keys.shard_of(request.request_id, self._coordinator_shards)
+        return keys.request_key(shard, request.namespace, TRIGGER, request.request_id)
 
     def end_request(
         self, uid: str, handle: Handle, ask: Ask, reason: str
@@ -185,7 +201,7 @@ class Planner:
         answer = None
         if asked is not None and admission is not None:
             answer = _answer(admission, created)
-            request_key = trigger_key(name.shard, asked)
+            request_key = self.trigger_key(asked)
             compares.append(absent(request_key))
             then.append(Put(request_key, encode_request(asked.body, answer, now)))
         return Step(
@@ -207,11 +223,6 @@ class Planner:
     def _record(self, loaded: LoadedJob, run: NewRun, now: Instant) -> bytes:
         prefix = loaded.versions[run.version].run_prefix(loaded.name)
         return prefix + new_record(run, now, self._traceparent()).SerializeToString()
-
-
-def trigger_key(shard: int, asked: Trigger) -> bytes:
-    """Returns the key that says that a request for a start has had its effect."""
-    return keys.request_key(shard, asked.request.namespace, TRIGGER, asked.request.request_id)
 
 
 def _txn(
