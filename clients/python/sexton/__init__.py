@@ -65,6 +65,7 @@ from sexton.schedules import (
     ShortMonth,
 )
 from sexton.task import Failure, Isolation, task
+from sexton.tls import Tls
 
 if TYPE_CHECKING:
     from sexton.client import AsyncClient as AsyncClient
@@ -122,6 +123,7 @@ __all__ = [
     "SextonError",
     "ShellTask",
     "ShortMonth",
+    "Tls",
     "Triggered",
     "Unauthenticated",
     "Unavailable",

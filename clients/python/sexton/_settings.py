@@ -12,6 +12,7 @@ from typing import Final
 from sexton import local_mesh
 from sexton._values import namespace_name
 from sexton.errors import InvalidArgument, Unauthenticated
+from sexton.tls import Tls
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:7400"
 """Where `sexton up` serves the API unless told otherwise."""
@@ -36,6 +37,8 @@ class Settings:
     _secret: str = field(repr=False)
     _secret_for: tuple[str, ...]
     """The only addresses that are shown the secret; empty: all."""
+    tls: Tls | None = None
+    """None: the mesh speaks in the clear."""
 
     def secret_for(self, address: str) -> str:
         """Gives the secret for a call to an address; empty: none."""
@@ -51,6 +54,7 @@ def settings(
     secret_file: str | os.PathLike[str] | None = None,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     retry_for_s: float = DEFAULT_RETRY_FOR_S,
+    tls: Tls | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Settings:
     """Finds what is not given: in the environment, then at a mesh of this machine.
@@ -58,7 +62,7 @@ def settings(
     The secret of a mesh of this machine is shown to that mesh's own addresses only.
 
     Raises:
-        InvalidArgument: an address, the namespace or the secret has a form that can't be used.
+        InvalidArgument: an address, TLS, the namespace or the secret has a form that can't be used.
         Unauthenticated: the secret's file can't be read.
     """
     given = os.environ if environment is None else environment
@@ -73,6 +77,8 @@ def settings(
         addresses, found_by = (DEFAULT_ADDRESS,), "the default"
     chosen = namespace if namespace is not None else given.get("SEXTON_NAMESPACE") or "default"
     namespace_name(chosen)
+    # What `sexton up` runs speaks in the clear, on loopback.
+    addresses_are_local = local is not None and set(addresses) <= set(local.api)
     found, restricted = _secret(secret, secret_file, given, local)
     return Settings(
         addresses=addresses,
@@ -82,6 +88,7 @@ def settings(
         retry_for_s=retry_for_s,
         _secret=found,
         _secret_for=restricted,
+        tls=tls or (None if addresses_are_local else Tls.of_environment(given)),
     )
 
 

@@ -18,6 +18,7 @@ from grpc import aio
 
 from sexton import errors
 from sexton._error_table import from_rpc_error
+from sexton.tls import Channels, TlsFiles
 
 Answer = TypeVar("Answer")
 Result = TypeVar("Result")
@@ -88,9 +89,14 @@ class Wire(Protocol):
 class AioWire:
     """Over grpc.aio, or over whatever else opens channels like its own."""
 
-    def __init__(self, open_channel: Callable[[str], aio.Channel] | None = None) -> None:
-        self._open = open_channel or (lambda address: aio.insecure_channel(address, _OPTIONS))
-        self._channels: dict[str, aio.Channel] = {}
+    def __init__(
+        self,
+        open_channel: Callable[[str], aio.Channel] | None = None,
+        *,
+        tls: TlsFiles | None = None,
+    ) -> None:
+        given = open_channel
+        self._channels = Channels(_open_aio if given is None else lambda at, _: given(at), tls)
 
     def monotonic_s(self) -> float:
         """Tells the loop's time."""
@@ -103,7 +109,7 @@ class AioWire:
     async def unary(self, address: str, call: Call, timeout_s: float) -> Any:
         """Makes a call with one answer."""
         try:
-            return await call.begin(self._channel(address), timeout_s)
+            return await call.begin(self._channels.get(address), timeout_s)
         except aio.AioRpcError as error:
             raise from_rpc_error(error) from None
         except aio.UsageError as error:
@@ -113,7 +119,7 @@ class AioWire:
         self, address: str, call: Call, timeout_s: float | None
     ) -> AsyncGenerator[Any, None]:
         """Makes a call with a stream of answers."""
-        answers = call.begin(self._channel(address), timeout_s)
+        answers = call.begin(self._channels.get(address), timeout_s)
         try:
             async for answer in answers:
                 yield answer
@@ -124,21 +130,15 @@ class AioWire:
 
     async def close(self) -> None:
         """Closes all connections."""
-        channels, self._channels = self._channels, {}
-        for channel in channels.values():
+        for channel in self._channels.take_all():
             await channel.close()
-
-    def _channel(self, address: str) -> aio.Channel:
-        if address not in self._channels:
-            self._channels[address] = self._open(address)
-        return self._channels[address]
 
 
 class BlockingWire:
     """Over blocking gRPC. Its coroutines never suspend; see `drive`."""
 
-    def __init__(self) -> None:
-        self._channels: dict[str, grpc.Channel] = {}
+    def __init__(self, *, tls: TlsFiles | None = None) -> None:
+        self._channels = Channels(_open_blocking, tls)
 
     def monotonic_s(self) -> float:
         """Tells the time."""
@@ -151,7 +151,7 @@ class BlockingWire:
     async def unary(self, address: str, call: Call, timeout_s: float) -> Any:
         """Makes a call with one answer."""
         try:
-            return call.begin(self._channel(address), timeout_s)
+            return call.begin(self._channels.get(address), timeout_s)
         except grpc.RpcError as error:
             raise from_rpc_error(cast("grpc.Call", error)) from None
 
@@ -159,7 +159,7 @@ class BlockingWire:
         self, address: str, call: Call, timeout_s: float | None
     ) -> AsyncGenerator[Any, None]:
         """Makes a call with a stream of answers."""
-        answers = call.begin(self._channel(address), timeout_s)
+        answers = call.begin(self._channels.get(address), timeout_s)
         try:
             for answer in answers:
                 yield answer
@@ -170,15 +170,22 @@ class BlockingWire:
 
     async def close(self) -> None:
         """Closes all connections."""
-        channels, self._channels = self._channels, {}
-        for channel in channels.values():
+        for channel in self._channels.take_all():
             channel.close()
 
-    def _channel(self, address: str) -> grpc.Channel:
-        # Of two threads that come here at once one's channel is dropped unused.
-        return self._channels.setdefault(
-            address, self._channels.get(address) or grpc.insecure_channel(address, _OPTIONS)
-        )
+
+def _open_aio(address: str, tls: TlsFiles | None) -> aio.Channel:
+    if tls is None:
+        return aio.insecure_channel(address, _OPTIONS)
+    options = _OPTIONS + tls.channel_options()
+    return aio.secure_channel(address, tls.channel_credentials(), options)
+
+
+def _open_blocking(address: str, tls: TlsFiles | None) -> grpc.Channel:
+    if tls is None:
+        return grpc.insecure_channel(address, _OPTIONS)
+    options = _OPTIONS + tls.channel_options()
+    return grpc.secure_channel(address, tls.channel_credentials(), options)
 
 
 def drive(coroutine: Coroutine[Any, Any, Result]) -> Result:

@@ -19,6 +19,7 @@ from sexton._settings import DEFAULT_RETRY_FOR_S, DEFAULT_TIMEOUT_S, settings
 from sexton._wire import AioWire, BlockingWire, Call, Wire, drive, drive_all
 from sexton.history import calls_of
 from sexton.mesh import Mesh
+from sexton.tls import Tls, TlsFiles
 from sexton.v1 import scheduler_pb2, scheduler_pb2_grpc
 
 P = ParamSpec("P")
@@ -30,7 +31,7 @@ class _Connection:
 
     def __init__(
         self,
-        wire: Wire,
+        wire: Callable[[TlsFiles | None], Wire],
         address: str | Sequence[str] | None,
         *,
         randomness: random.Random | None,
@@ -40,6 +41,7 @@ class _Connection:
         timeout_s: float,
         retry_for_s: float,
         history: str | os.PathLike[str] | None,
+        tls: Tls | None,
     ) -> None:
         self.settings = settings(
             address,
@@ -48,8 +50,10 @@ class _Connection:
             secret_file=secret_file,
             timeout_s=timeout_s,
             retry_for_s=retry_for_s,
+            tls=tls,
         )
-        self.calls = Calls(self.settings, wire, randomness, calls_of(history))
+        files = TlsFiles(self.settings.tls) if self.settings.tls is not None else None
+        self.calls = Calls(self.settings, wire(files), randomness, calls_of(history))
         self.jobs = AsyncJobs(self.calls, self.settings.namespace)
         self.runs = AsyncRuns(self.calls, self.settings.namespace)
 
@@ -84,6 +88,7 @@ class AsyncClient:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         retry_for_s: float = DEFAULT_RETRY_FOR_S,
         history: str | os.PathLike[str] | None = None,
+        tls: Tls | None = None,
         open_channel: Callable[[str], aio.Channel] | None = None,
         randomness: random.Random | None = None,
     ) -> None:
@@ -98,14 +103,16 @@ class AsyncClient:
             retry_for_s: how long a call that may be repeated is repeated while none serves.
             history: file to which every call is written, for `sexton verify`; None: the one that
                 `SEXTON_HISTORY` names, if any.
-            open_channel: makes the channel to an address, for TLS or a network of one's own.
+            tls: how to speak to a mesh that speaks TLS; None: as `SEXTON_TLS_CA` and the variables
+                beside it say, in the clear where there are none.
+            open_channel: makes the channel to an address, for a network of one's own.
             randomness: makes request ids and spreads repetitions; None: the system's.
 
         Raises:
             InvalidArgument, Unauthenticated: what was given or found can't be used.
         """
         self._connection = _Connection(
-            AioWire(open_channel),
+            lambda files: AioWire(open_channel, tls=files),
             address,
             randomness=randomness,
             namespace=namespace,
@@ -114,6 +121,7 @@ class AsyncClient:
             timeout_s=timeout_s,
             retry_for_s=retry_for_s,
             history=history,
+            tls=tls,
         )
         self.jobs = self._connection.jobs
         self.runs = self._connection.runs
@@ -236,6 +244,7 @@ class Client:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         retry_for_s: float = DEFAULT_RETRY_FOR_S,
         history: str | os.PathLike[str] | None = None,
+        tls: Tls | None = None,
     ) -> None:
         """Connects to nothing yet. The arguments are those of `AsyncClient`.
 
@@ -243,7 +252,7 @@ class Client:
             InvalidArgument, Unauthenticated: what was given or found can't be used.
         """
         self._connection = _Connection(
-            BlockingWire(),
+            lambda files: BlockingWire(tls=files),
             address,
             randomness=None,
             namespace=namespace,
@@ -252,6 +261,7 @@ class Client:
             timeout_s=timeout_s,
             retry_for_s=retry_for_s,
             history=history,
+            tls=tls,
         )
         self.jobs = Jobs(self._connection.jobs)
         self.runs = Runs(self._connection.runs)

@@ -35,6 +35,7 @@ class Role(StrEnum):
     MESH = "mesh"  # a service of Sexton's own, and whoever administers the store
     WORKER = "worker"  # a worker that pulls runs
     CLIENT = "client"  # a program or person that defines jobs and reads runs
+    READER = "reader"  # one that reads jobs and runs, and changes nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,7 @@ class SecretsConfig:
 
     dir: Annotated[
         Path | None,
-        Field(description="folder of the files mesh, worker and client; missing ones are created"),
+        Field(description="folder of the files mesh, worker, client, reader; missing are created"),
     ] = None
     mesh: Annotated[str, Field(repr=False, description="the mesh secret itself")] = field(
         default="", repr=False
@@ -52,6 +53,9 @@ class SecretsConfig:
         default="", repr=False
     )
     client: Annotated[str, Field(repr=False, description="the client secret itself")] = field(
+        default="", repr=False
+    )
+    reader: Annotated[str, Field(repr=False, description="the reader secret itself")] = field(
         default="", repr=False
     )
 
@@ -96,13 +100,19 @@ def load_or_create_secrets(
 class Access:
     """Which roles may call which services, and by which secrets they are known.
 
-    A service without roles is open to all. With no secrets at all everything is: that is the
+    A service without roles is open to all. READER need not be among a service's roles: it may make
+    those calls of it that only read. With no secrets at all everything is: that is the
     insecure mode, which a server allows on loopback or when it is told so.
     """
 
     def __init__(
-        self, secrets: Mapping[Role, str], services: Mapping[str, frozenset[Role]]
+        self,
+        secrets: Mapping[Role, str],
+        services: Mapping[str, frozenset[Role]],
+        reads: Mapping[str, frozenset[str]] | None = None,
     ) -> None:
+        """`reads`: of which services which methods READER may call."""
+        self._reads = dict(reads or {})
         self._secrets = tuple((role, secret.encode()) for role, secret in secrets.items())
         self._services = dict(services)
 
@@ -120,6 +130,13 @@ class Access:
         role = self._role(authorization)
         if role not in allowed:
             wanted = " or ".join(sorted(allowed)) or "no"
+            if role is Role.READER and service in self._reads:
+                name = method.rpartition("/")[2]
+                if name in self._reads[service]:
+                    return
+                raise PermissionDenied(
+                    f"the reader secret only reads; {name} takes the {wanted} secret"
+                )
             raise PermissionDenied(
                 f"the {role} secret does not allow calls to {service}; it takes the {wanted} secret"
             )

@@ -22,6 +22,7 @@ from sexton_runtime.randomness import SystemRandomness
 from sexton_runtime.rpc.grpc_transport import GrpcTransport
 from sexton_runtime.secrets import Role, SecretsConfig, load_or_create_secrets
 from sexton_runtime.telemetry import TelemetryConfig, open_telemetry
+from sexton_runtime.tls import TlsConfig, load_tls
 from sexton_runtime.version import software_version
 
 
@@ -30,6 +31,7 @@ def main(arguments: Sequence[str] | None = None, *, program: str = "sexton_coord
     parser = argparse.ArgumentParser(prog=program, description="Runs a coordinator.")
     add_flags(parser, CoordinatorConfig, "coordinator", own=True)
     add_flags(parser, SecretsConfig, "secrets")
+    add_flags(parser, TlsConfig, "tls")
     add_flags(parser, LogConfig, "log")
     add_flags(parser, TelemetryConfig, "telemetry")
     try:
@@ -48,8 +50,9 @@ async def _run(sources: Sources) -> ExitCode:
     config = sources.load(CoordinatorConfig, "coordinator")
     randomness = SystemRandomness()
     secrets = load_or_create_secrets(
-        sources.load(SecretsConfig, "secrets"), (Role.MESH, Role.CLIENT), randomness
+        sources.load(SecretsConfig, "secrets"), (Role.MESH, Role.CLIENT, Role.READER), randomness
     )
+    tls = load_tls(sources.load(TlsConfig, "tls"), serves=True)
     telemetry = open_telemetry(
         sources.load(TelemetryConfig, "telemetry"),
         service="sexton-coordinator",
@@ -57,7 +60,7 @@ async def _run(sources: Sources) -> ExitCode:
         instance=randomness.token_hex(8),
     )
     coordinator = Coordinator(
-        transport=GrpcTransport(),
+        transport=GrpcTransport(tls=tls),
         clock=SystemClock(),
         randomness=randomness,
         store=config.store,

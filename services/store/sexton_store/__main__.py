@@ -22,6 +22,7 @@ from sexton_runtime.randomness import SystemRandomness
 from sexton_runtime.rpc.grpc_transport import GrpcTransport
 from sexton_runtime.secrets import Role, SecretsConfig, load_or_create_secrets
 from sexton_runtime.telemetry import TelemetryConfig, open_telemetry
+from sexton_runtime.tls import TlsConfig, load_tls
 from sexton_runtime.version import software_version
 from sexton_store.app import Store, prefer_writer_thread
 from sexton_store.backup_stream import BackupStream
@@ -50,6 +51,7 @@ def main(arguments: Sequence[str] | None = None, *, program: str = "sexton_store
     parser = argparse.ArgumentParser(prog=program, description="Runs a store.")
     add_flags(parser, StoreConfig, "store", own=True)
     add_flags(parser, SecretsConfig, "secrets")
+    add_flags(parser, TlsConfig, "tls")
     add_flags(parser, LogConfig, "log")
     add_flags(parser, TelemetryConfig, "telemetry")
     try:
@@ -75,6 +77,7 @@ async def _run(sources: Sources) -> ExitCode:
     secrets = load_or_create_secrets(
         sources.load(SecretsConfig, "secrets"), (Role.MESH,), randomness
     )
+    tls = load_tls(sources.load(TlsConfig, "tls"), serves=True)
     telemetry = open_telemetry(
         sources.load(TelemetryConfig, "telemetry"),
         service="sexton-store",
@@ -87,7 +90,7 @@ async def _run(sources: Sources) -> ExitCode:
     disk = LmdbDisk.open(config.data, config.disk(), clock=clock, history=history)
     store = Store(
         disk=disk,
-        transport=GrpcTransport(),
+        transport=GrpcTransport(tls=tls),
         clock=clock,
         randomness=randomness,
         listen=config.listen,

@@ -23,6 +23,7 @@ from sexton_runtime.randomness import SystemRandomness
 from sexton_runtime.rpc.grpc_transport import GrpcTransport
 from sexton_runtime.secrets import Role, SecretsConfig, load_secret
 from sexton_runtime.telemetry import TelemetryConfig, open_telemetry
+from sexton_runtime.tls import TlsConfig, load_tls
 from sexton_runtime.version import software_version
 from sexton_worker.app import Worker
 from sexton_worker.config import WorkerConfig
@@ -41,6 +42,7 @@ def run(arguments: Sequence[str] | None, *, program: str) -> int:
     parser = argparse.ArgumentParser(prog=program, description="Runs a worker.")
     add_flags(parser, WorkerConfig, "worker", own=True)
     add_flags(parser, SecretsConfig, "secrets")
+    add_flags(parser, TlsConfig, "tls")
     add_flags(parser, LogConfig, "log")
     add_flags(parser, TelemetryConfig, "telemetry")
     try:
@@ -86,6 +88,7 @@ def _import_app(config: WorkerConfig) -> None:
 
 async def _run(config: WorkerConfig, sources: Sources, mark: str) -> ExitCode:
     randomness = SystemRandomness()
+    tls = load_tls(sources.load(TlsConfig, "tls"), serves=bool(config.health_listen))
     telemetry = open_telemetry(
         sources.load(TelemetryConfig, "telemetry"),
         service="sexton-worker",
@@ -98,7 +101,7 @@ async def _run(config: WorkerConfig, sources: Sources, mark: str) -> ExitCode:
     worker = Worker(
         config=config,
         executor=executor,
-        transport=GrpcTransport(),
+        transport=GrpcTransport(tls=tls),
         clock=SystemClock(),
         randomness=randomness,
         die=_die,

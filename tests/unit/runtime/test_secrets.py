@@ -112,6 +112,21 @@ def test_a_service_that_was_not_declared_is_closed(access: Access) -> None:
         access.check("/some.Other/Call", f"Bearer {MESH}")
 
 
+def test_a_reader_reads_and_is_told_what_changing_takes() -> None:
+    access = Access(
+        {Role.CLIENT: MESH, Role.READER: WORKER},
+        {QUEUE: frozenset({Role.CLIENT}), STORE: frozenset({Role.MESH})},
+        {QUEUE: frozenset({"ListJobs"})},
+    )
+    access.check(f"/{QUEUE}/ListJobs", f"Bearer {WORKER}")
+    access.check(f"/{QUEUE}/CreateJob", f"Bearer {MESH}")
+    with pytest.raises(PermissionDenied) as raised:
+        access.check(f"/{QUEUE}/CreateJob", f"Bearer {WORKER}")
+    assert str(raised.value) == "the reader secret only reads; CreateJob takes the client secret"
+    with pytest.raises(PermissionDenied, match="does not allow calls"):
+        access.check(f"/{STORE}/Get", f"Bearer {WORKER}")
+
+
 def test_with_no_secrets_everything_is_open() -> None:
     access = Access({}, {STORE: frozenset({Role.MESH})})
 

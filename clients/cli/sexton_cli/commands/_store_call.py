@@ -48,15 +48,19 @@ def call_store(
     from sexton_runtime.rpc.grpc_transport import GrpcTransport  # noqa: PLC0415
     from sexton_runtime.rpc.policy_channel import PolicyChannel  # noqa: PLC0415
     from sexton_runtime.secrets import Role, SecretsConfig, load_secret  # noqa: PLC0415
+    from sexton_runtime.tls import TlsConfig, load_tls  # noqa: PLC0415
 
     local, folder = _store_of_this_machine()
     address = given or local or DEFAULT_STORE
 
     async def run() -> Answer:
-        secret = load_secret(Sources().load(SecretsConfig, "secrets"), Role.MESH)
-        if not secret and address == local:
+        sources = Sources()
+        secret, tls = load_secret(sources.load(SecretsConfig, "secrets"), Role.MESH), None
+        if address != local:  # what `sexton up` runs speaks in the clear, on loopback
+            tls = load_tls(sources.load(TlsConfig, "tls"), serves=False)
+        elif not secret:
             secret = load_secret(SecretsConfig(dir=folder), Role.MESH)
-        channel = GrpcTransport().channel(address)
+        channel = GrpcTransport(tls=tls).channel(address)
         async with PolicyChannel(channel, secret=secret) as policed:
             return await work(StoreServiceStub(policed))
 

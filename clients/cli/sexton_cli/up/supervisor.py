@@ -21,7 +21,7 @@ PROCESSES_FILE: Final = "processes.json"
 """In the data folder: which processes there are, rewritten whenever one starts or ends."""
 _ROTATE_S: Final = 5.0
 _FOLLOW_S: Final = 0.2
-_SECRETS: Final = "SEXTON_SECRETS_"
+_OF_ANOTHER_MESH: Final = ("SEXTON_SECRETS_", "SEXTON_TLS_")
 _LEASH: Final = str(Path(leash.__file__))
 
 
@@ -47,9 +47,11 @@ class Supervisor:
         self._folder = folder
         self._say = say
         self._verbose = verbose
-        # Secrets of another mesh, which would replace this one's, stay out.
+        # What belongs to another mesh, and would replace this one's, stays out.
         self._environment = {
-            name: value for name, value in os.environ.items() if not name.startswith(_SECRETS)
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(_OF_ANOTHER_MESH)
         } | dict(environment or {})
         self._logs = {name: LogFile(folder / "logs" / f"{name}.log") for name in self._programs}
         self._running: dict[str, subprocess.Popen[bytes]] = {}

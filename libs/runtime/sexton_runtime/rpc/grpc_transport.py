@@ -10,7 +10,10 @@ from dataclasses import dataclass
 
 from grpc import aio
 
+from sexton.tls import TlsFiles
+from sexton_runtime.rpc.renewed_channel import RenewedChannel
 from sexton_runtime.rpc.wire import MAX_CARRIED_BYTES, MAX_SERVER_METADATA_BYTES
+from sexton_runtime.tls import MeshTls
 
 LEADER = "leader"
 """The health service that only a leading replica reports as SERVING."""
@@ -90,20 +93,35 @@ class GrpcTransport:
     collected, and its clients wait for nothing.
     """
 
-    def __init__(self, settings: GrpcSettings | None = None) -> None:
+    def __init__(self, settings: GrpcSettings | None = None, *, tls: MeshTls | None = None) -> None:
+        """Without `tls` everything goes in the clear."""
         self._settings = settings or GrpcSettings()
+        self._tls = tls
 
     def channel(self, target: str) -> aio.Channel:
         """Opens a channel; with several addresses calls go to the one that leads.
 
         Raises `ValueError` where several addresses are not all IP addresses with a port.
         """
-        options = self._settings.client_options()
         addresses = [part.strip() for part in target.split(",")]
-        if len(addresses) == 1:
+        if len(addresses) > 1:
+            target = _addresses_target(addresses)
+            if self._tls is not None and not self._tls.files.server_name:
+                raise ValueError(
+                    "one channel to several addresses needs one name for all: set tls.server_name"
+                )
+        if self._tls is None:
+            return self._open(target, None)
+        return RenewedChannel(target, self._open, self._tls.files)
+
+    def _open(self, target: str, tls: TlsFiles | None) -> aio.Channel:
+        options = list(self._settings.client_options())
+        if "," in target:
+            options.append(("grpc.service_config", _LEADER_ROUTING))
+        if tls is None:
             return aio.insecure_channel(target, options)
-        leading = (*options, ("grpc.service_config", _LEADER_ROUTING))
-        return aio.insecure_channel(_addresses_target(addresses), leading)
+        options += tls.channel_options()
+        return aio.secure_channel(target, tls.channel_credentials(), options)
 
     def server(self, interceptors: Sequence[aio.ServerInterceptor] = ()) -> aio.Server:
         """Makes a server that does not listen yet. Keep it."""
@@ -112,6 +130,8 @@ class GrpcTransport:
     def bind(self, server: aio.Server, address: str) -> int:
         """Binds the server to `host:port` (port 0: any); raises `OSError` where it is taken."""
         try:
+            if self._tls is not None:
+                return server.add_secure_port(address, self._tls.server_credentials())
             return server.add_insecure_port(address)
         except RuntimeError as error:
             message = f"can't listen on {address}: the address is taken or is not this machine's"

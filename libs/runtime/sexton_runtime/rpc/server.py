@@ -28,6 +28,8 @@ class Service(NamedTuple):
     name: str
     roles: frozenset[Role]
     register: Callable[[aio.Server], None]
+    reads: frozenset[str] = frozenset()
+    """Methods that the reader's secret allows: they change nothing."""
 
 
 class RpcServer:
@@ -53,7 +55,7 @@ class RpcServer:
         roles = {service.name: service.roles for service in services}
         roles[health.SERVICE] = frozenset()
         roles[reflection.SERVICE_NAME] = frozenset(Role)
-        access = Access(secrets, roles)
+        access = Access(secrets, roles, {each.name: each.reads for each in services if each.reads})
         check_listen(listen, "listen", secured=access.secured, insecure=insecure)
         self.health = health.Health()
         self.gate = CallGate(

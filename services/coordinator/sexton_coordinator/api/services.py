@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from google.protobuf import descriptor_pool
+
 from sexton.v1.scheduler_pb2_grpc import (
     add_JobServiceServicer_to_server,
     add_MeshServiceServicer_to_server,
@@ -22,6 +24,8 @@ from sexton_runtime.rpc.server import Service
 from sexton_runtime.secrets import Role
 
 _CALLERS = frozenset({Role.CLIENT, Role.MESH})
+_READING = ("Get", "List", "Watch", "Explain", "Preview", "Forecast")
+"""How calls begin that change nothing: they are open to the reader's secret too."""
 
 
 class Api:
@@ -34,7 +38,9 @@ class Api:
             (RUN_SERVICE, partial(add_RunServiceServicer_to_server, self._runs)),
             (MESH_SERVICE, partial(add_MeshServiceServicer_to_server, MeshServicer(mesh))),
         )
-        self.services = tuple(Service(name, _CALLERS, add) for name, add in servicers)
+        self.services = tuple(
+            Service(name, _CALLERS, add, reads_of(name)) for name, add in servicers
+        )
 
     async def start(self) -> None:
         """Nothing: the services answer as soon as the server listens."""
@@ -42,3 +48,9 @@ class Api:
     async def stop(self) -> None:
         """Ends open streams, so that the server need not wait for them."""
         await self._runs.stop()
+
+
+def reads_of(service: str) -> frozenset[str]:
+    """Gives the methods of a service that change nothing."""
+    methods = descriptor_pool.Default().FindServiceByName(service).methods
+    return frozenset(each.name for each in methods if each.name.startswith(_READING))

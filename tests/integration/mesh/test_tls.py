@@ -1,0 +1,106 @@
+"""A mesh whose every connection is mutual TLS, each process with a certificate of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from subprocess import PIPE
+
+import pytest
+from integration.runtime.certificates import Authority
+
+import sexton
+from sexton_cli.main import run
+
+pytestmark = pytest.mark.slow
+
+
+class TlsMesh:
+    """Store, queue, coordinator and worker, ended with the stack."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.authority = Authority(folder / "certificates")
+        self.folder = folder
+        self._stack = stack
+        self.store = self.start("store", "--data", str(folder / "store"))
+        self.queue = self.start("queue", "--store", self.store)
+        self.api = self.start("coordinator", "--store", self.store)
+        self.start("worker", "--queue", self.queue, "--allow", "shell", listens=False)
+
+    def variables(self, name: str) -> dict[str, str]:
+        """Gives what says how a process shows itself."""
+        issued = self.authority.issue(name, "127.0.0.1", name)
+        return {
+            "SEXTON_TLS_CA": str(issued.ca),
+            "SEXTON_TLS_CERT": str(issued.cert),
+            "SEXTON_TLS_KEY": str(issued.key),
+            "SEXTON_SECRETS_DIR": str(self.folder / "secrets"),
+        }
+
+    def start(self, role: str, *flags: str, listens: bool = True) -> str:
+        """Starts a service; gives its address, or what it calls itself."""
+        kept = {name: value for name, value in os.environ.items() if "SEXTON_" not in name}
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", f"sexton_{role}", "--tls-require-client-cert"),
+                *(("--listen", "127.0.0.1:0") if listens else ()),
+                *flags,
+            ],
+            env=kept | {"PYTHONPATH": os.pathsep.join(sys.path)} | self.variables(role),
+            stdout=PIPE,
+            text=True,
+        )
+        self._stack.callback(process.wait)
+        self._stack.callback(process.terminate)
+        assert process.stdout is not None
+        self._stack.enter_context(process.stdout)
+        line = process.stdout.readline()
+        assert " ready " in line, role
+        return line.split()[-1]
+
+
+@pytest.fixture
+def mesh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TlsMesh]:
+    with ExitStack() as stack:
+        mesh = TlsMesh(tmp_path, stack)
+        for name, value in mesh.variables("client").items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("SEXTON_CLIENT_SECRET_FILE", str(tmp_path / "secrets" / "client"))
+        monkeypatch.setenv("SEXTON_API", mesh.api)
+        monkeypatch.setattr("sexton_cli.online.session._RETRY_FOR_S", 0.2)
+        yield mesh
+
+
+async def listed() -> list[str]:
+    async with sexton.AsyncClient() as client:
+        return [job.full_name async for job in client.jobs.list()]
+
+
+def test_jobs_run_and_both_clients_and_the_command_line_find_their_way(
+    mesh: TlsMesh, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with sexton.Client() as client:
+        client.jobs.create("hello", sexton.JobSpec(task=sexton.ShellTask("echo hello")))
+        started = client.jobs.trigger("hello").run
+        assert started is not None
+        assert client.runs.wait(started).state is sexton.RunState.SUCCEEDED
+    assert asyncio.run(listed()) == ["default/hello"]
+    capsys.readouterr()
+    assert run(["jobs", "list", "-o", "name"]) == 0
+    assert capsys.readouterr().out == "default/hello\n"
+    assert run(["clock", "status", "--store", mesh.store]) == 0
+    monkeypatch.delenv("SEXTON_TLS_CERT")
+    monkeypatch.delenv("SEXTON_TLS_KEY")
+    assert run(["jobs", "list"]) == 5
+    given = sexton.Tls(
+        ca=mesh.authority.ca,
+        cert=mesh.authority.folder / "client.pem",
+        key=mesh.authority.folder / "client.key",
+    )
+    with sexton.Client(tls=given) as client:
+        assert client.jobs.get("hello").version == 1
