@@ -152,7 +152,7 @@ class Queue:
             tenure = self.owner.tenure
             if tenure is None:
                 return []
-            answer = describe(tenure.machine, tenure.token, tenure.now())
+            answer = describe(tenure.machine, tenure.token, tenure.now(), queues_only=True)
             return [
                 (float(getattr(info, field)), {semconv.DESTINATION: info.queue})
                 for info in answer.queues

@@ -251,6 +251,10 @@ class Line:
         """Gives a queue's lanes."""
         return [lane for (name, _), lane in self._lanes.items() if name == queue]
 
+    def offers_of(self, queue: str) -> list[str]:
+        """Names what the live sessions of a queue can do."""
+        return sorted(requirement for name, requirement in self._served if name == queue)
+
     # Inside
 
     def _ready(self, lane: Lane, entry: Entry) -> None:

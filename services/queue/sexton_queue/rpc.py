@@ -172,11 +172,11 @@ class Servicer(
         )
 
     async def DescribeQueues(
-        self, _request: queue_pb2.DescribeQueuesRequest, _context: Any
+        self, request: queue_pb2.DescribeQueuesRequest, _context: Any
     ) -> queue_pb2.DescribeQueuesResponse:
         """Tells how the queues are."""
         tenure = await self._owner.require()
-        return describe(tenure.machine, tenure.token, tenure.now())
+        return describe(tenure.machine, tenure.token, tenure.now(), queues_only=request.queues_only)
 
     async def DescribeMember(
         self, _request: coordinator_pb2.DescribeMemberRequest, _context: Any

@@ -1233,7 +1233,9 @@ class LoadInterval(_message.Message):
     """Nominal times in it."""
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
-        """Its begin."""
+        """Its begin, a multiple of `interval_s` since the Unix epoch: of the first one perhaps before the
+        range's.
+        """
 
     @_builtins.property
     def jobs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

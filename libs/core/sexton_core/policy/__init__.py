@@ -46,6 +46,7 @@ from sexton_core.policy.backfill import (
 from sexton_core.policy.change import Deletion, create, delete, edit, pause, resume
 from sexton_core.policy.decide import decide, due_next, trigger
 from sexton_core.policy.job import CatchUp, Definition, Job, Retention
+from sexton_core.policy.standing import Evidence, RecordedRun, Standing, standing_of
 from sexton_core.policy.state import (
     Admission,
     Buffered,
@@ -58,7 +59,7 @@ from sexton_core.policy.state import (
     Rule,
     Verdict,
 )
-from sexton_core.policy.why import Evidence, Explanation, GateReport, RecordedRun, explain
+from sexton_core.policy.why import Explanation, GateReport, explain
 
 __all__ = [
     "Admission",
@@ -81,6 +82,7 @@ __all__ = [
     "RecordedRun",
     "Retention",
     "Rule",
+    "Standing",
     "Verdict",
     "Waiting",
     "advance",
@@ -93,6 +95,7 @@ __all__ = [
     "pause",
     "request_backfill",
     "resume",
+    "standing_of",
     "trigger",
     "upcoming",
 ]

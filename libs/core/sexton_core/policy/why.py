@@ -4,41 +4,17 @@ For the past the answer comes from the record, never from a second computation: 
 with what was recorded. For the future it comes from `decide`, on the state as it is.
 """
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from sexton_core.ids import RunId, scheduled_run_id
+from sexton_core.ids import scheduled_run_id
 from sexton_core.instants import Instant, format_duration, format_instant
 from sexton_core.policy.decide import decide
 from sexton_core.policy.job import Definition, Job
-from sexton_core.policy.state import DecisionRange, JobState, Rule
+from sexton_core.policy.standing import NO_EVIDENCE, Evidence, RecordedRun, Standing, standing_of
+from sexton_core.policy.state import DecisionRange, JobState
 from sexton_core.policy.timeline import Timeline
 from sexton_core.schedules import JobSchedule
 from sexton_core.words import Decision, Reason, RunState
-
-
-class RecordedRun(NamedTuple):
-    """The run of a nominal time, as its record has it."""
-
-    run_id: RunId
-    state: RunState
-    created_at: Instant
-
-
-class Evidence(NamedTuple):
-    """What the store holds about an instant of a job.
-
-    run: the run with the id that the nominal time gives.
-    range: the recorded range that contains the instant.
-    rules: which version ruled from when on, from the job's creation; the job holds those versions.
-        Empty: what `JobState` knows.
-    """
-
-    run: RecordedRun | None = None
-    range: DecisionRange | None = None
-    rules: tuple[Rule, ...] = ()
-
-
-NO_EVIDENCE: Final = Evidence()
 
 
 class GateReport(NamedTuple):
@@ -88,21 +64,25 @@ def explain(
         return answer.forgotten(evidence)
     if not answer.asked():
         return answer.end("no run was or will be asked for at this time", None)
-    recorded = evidence.range
-    if evidence.run is not None:
-        return answer.fired(evidence.run)
-    if recorded is not None and recorded.decision is not Decision.EXCLUDED:
-        excluded = answer.excluded()
-        return excluded if excluded is not None else answer.recorded(recorded)
-    if recorded is not None or answer.calendar_took():
-        return answer.calendar()
-    for entry in state.buffered:
-        if entry.run_id == scheduled_run_id(job.uid, at):
-            answer.add("overlap", f"waits in the buffer for run {entry.waits_for}", passed=False)
-            return answer.end(f"it waits for run {entry.waits_for} to end", Decision.BUFFERED)
-    if at <= state.cursor:
-        return answer.end("it was decided, and the record is no longer kept", None)
-    return answer.undecided()
+    match standing_of(job, state, timeline, at, now=now, evidence=evidence):
+        case Standing.FIRED:
+            assert evidence.run is not None, "it is what says so"
+            return answer.fired(evidence.run)
+        case Standing.RECORDED:
+            assert evidence.range is not None, "it is what says so"
+            return answer.recorded(evidence.range)
+        case Standing.EXCLUDED:
+            return answer.calendar()
+        case Standing.BUFFERED:
+            return answer.buffered()
+        case Standing.FORGOTTEN:
+            return answer.end("it was decided, and the record is no longer kept", None)
+        case Standing.PAUSED:
+            return answer.paused()
+        case Standing.OVERDUE:
+            return answer.overdue()
+        case Standing.AHEAD:
+            return answer.ahead()
 
 
 class _Answer:
@@ -172,13 +152,6 @@ class _Answer:
             self._nominal = at
         return following == at
 
-    def calendar_took(self) -> bool:
-        return self._timeline.next_after(self._at - 1) != self._at
-
-    def excluded(self) -> Explanation | None:
-        """Answers for a time inside a recorded range that only a calendar takes away."""
-        return self.calendar() if self.calendar_took() else None
-
     def calendar(self) -> Explanation:
         schedule = self._definition.schedule
         span = schedule.excluded_at(self._at) if isinstance(schedule, JobSchedule) else None
@@ -208,17 +181,27 @@ class _Answer:
         self.add(gate, detail, passed=False)
         return self.end(f"{record.decision}: {detail}", record.decision)
 
-    def undecided(self) -> Explanation:
-        state, due = self._state, self._due()
-        if state.paused_at is not None:
-            since = f"paused since {format_instant(state.paused_at)}"
-            self.add("paused", since, passed=False)
-            return self.end(f"{since}; whoever resumes the job says what becomes of it", None)
+    def buffered(self) -> Explanation:
+        run_id = scheduled_run_id(self._job.uid, self._at)
+        entry = next(entry for entry in self._state.buffered if entry.run_id == run_id)
+        self.add("overlap", f"waits in the buffer for run {entry.waits_for}", passed=False)
+        return self.end(f"it waits for run {entry.waits_for} to end", Decision.BUFFERED)
+
+    def paused(self) -> Explanation:
+        assert self._state.paused_at is not None, "it is what says so"
+        since = f"paused since {format_instant(self._state.paused_at)}"
+        self.add("paused", since, passed=False)
+        return self.end(f"{since}; whoever resumes the job says what becomes of it", None)
+
+    def overdue(self) -> Explanation:
         self.add("paused", "not paused")
-        if due <= self._now:
-            late = format_duration(self._now - due)
-            self.add("leader", f"due for {late} and not decided yet", passed=False)
-            return self.end(f"due for {late}; no leader has decided it yet", None)
+        late = format_duration(self._now - self._due())
+        self.add("leader", f"due for {late} and not decided yet", passed=False)
+        return self.end(f"due for {late}; no leader has decided it yet", None)
+
+    def ahead(self) -> Explanation:
+        state, due = self._state, self._due()
+        self.add("paused", "not paused")
         self.add("due", f"due at {format_instant(due)}", passed=False)
         alone = state._replace(cursor=self._at - 1, armed=self._at, live=(), buffered=())
         verdict = decide(self._job, alone, due)

@@ -5,6 +5,7 @@ from sexton_core.schedules.build import (
     Part,
     ScheduleCache,
     build,
+    depends_on_job,
 )
 from sexton_core.schedules.calendars import check_calendar
 from sexton_core.schedules.forecast import Forecast, Peak, forecast, herd_warnings
@@ -47,6 +48,7 @@ __all__ = [
     "UnionSpec",
     "build",
     "check_calendar",
+    "depends_on_job",
     "forecast",
     "herd_warnings",
     "preview",

@@ -152,7 +152,7 @@ class ScheduleCache:
         """
         key: object = spec
         found = self._shared.get(key)
-        if found is None and _depends_on_job(spec):
+        if found is None and depends_on_job(spec):
             key = (spec, job)
             found = self._shared.get(key)
         if found is None:
@@ -195,7 +195,7 @@ def _remembering(part: Part) -> Part:
     return replace(part, schedule=Memo(part.schedule))
 
 
-def _depends_on_job(spec: AnySpec) -> bool:
+def depends_on_job(spec: AnySpec) -> bool:
     """Tells whether jobs with this very specification may have different nominal times."""
     for part in _parts_of(spec):
         if part.max_runs is not None and part.start is None:

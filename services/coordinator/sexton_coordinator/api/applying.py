@@ -26,11 +26,13 @@ from sexton_coordinator.api.definitions import (
     require_a_time,
 )
 from sexton_coordinator.api.editing import Editor, create_txn, first_record
+from sexton_coordinator.api.notices import Notices
 from sexton_coordinator.api.refusals import Refusals
 from sexton_coordinator.api.showing import Viewer, full_message
 from sexton_coordinator.jobs_store import JobRef, LoadedJob, UnreadableJob, get_all
 from sexton_coordinator.mesh import Mesh
 from sexton_records import keys
+from sexton_records.times import timestamp
 from sexton_runtime.kv.types import Outcome, Put, Txn, TxnResult
 from sexton_runtime.kv.unknown import resolve, written
 
@@ -72,8 +74,9 @@ class _Entry:
 class Applier:
     """Applies files."""
 
-    def __init__(self, mesh: Mesh, editor: Editor) -> None:
+    def __init__(self, mesh: Mesh, editor: Editor, notices: Notices) -> None:
         self._mesh = mesh
+        self._notices = notices
         self._editor = editor
         self._viewer = Viewer(mesh)
 
@@ -92,13 +95,15 @@ class Applier:
         if request.ByteSize() > MAX_BYTES:
             raise TooLarge("jobs", request.ByteSize(), MAX_BYTES)
         checks.note("source", request.source)
+        read_time = self._mesh.now()
         entries = await self._check(request)
-        answer = api.ApplyJobsResponse()
+        answer = api.ApplyJobsResponse(read_time=timestamp(read_time))
         room = _EXTRAS_BYTES
         for batch in _batches(entries):
             await self._prepare(batch, request.source)
             if not request.validate_only:
                 await self._commit(batch, request.source)
+            await self._notices.add(*(entry.applied.job for entry in batch))
             for entry in batch:
                 room = _trim(entry.applied, room)
                 answer.jobs.append(entry.applied)
@@ -274,6 +279,7 @@ def _trim(applied: api.AppliedJob, room: int) -> int:
     for texts, notice in (
         (applied.changed_paths, "*"),
         (job.warnings, "there are warnings; GetJob has them"),
+        (job.notices, "there are notices; GetJob has them"),
         (job.live_runs, ""),
     ):
         size = sum(len(text.encode()) + 3 for text in texts)

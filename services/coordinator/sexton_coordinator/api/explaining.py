@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from sexton.errors import IllegalState, NotFound
+from sexton.errors import NotFound
 from sexton.internal.v1 import records_pb2 as records
 from sexton.v1 import scheduler_pb2 as api
 from sexton_coordinator.api.checks import Name
 from sexton_coordinator.api.run_finding import FoundRun, RunFinder
 from sexton_coordinator.api.showing import handle_key
+from sexton_coordinator.api.versions import Versions
 from sexton_coordinator.jobs_store import LoadedJob
 from sexton_coordinator.mesh import Mesh
-from sexton_core.errors import CoreError
 from sexton_core.ids import scheduled_run_id
 from sexton_core.instants import SECOND, Instant
-from sexton_core.policy import Evidence, Explanation, Job, RecordedRun, Rule, explain
+from sexton_core.policy import Evidence, Explanation, Job, RecordedRun, explain
 from sexton_core.policy.state import DecisionRange, JobState
 from sexton_core.words import Origin
 from sexton_records import keys
@@ -25,10 +25,6 @@ from sexton_records.times import timestamp
 from sexton_runtime.kv.types import prefix_end
 
 _ATTEMPTS: Final = 5
-_VERSIONS_PER_PAGE: Final = 50
-_MAX_VERSIONS: Final = 500
-"""Versions looked back for the one that ruled; what is older is answered from the record alone."""
-
 _RANGES_PER_PAGE: Final = 100
 _MAX_RANGES: Final = 2_000
 """Starts by hand that left the buffer at one time may stand before the range that is looked for."""
@@ -46,6 +42,7 @@ class Explainer:
     def __init__(self, mesh: Mesh, finder: RunFinder) -> None:
         self._mesh = mesh
         self._finder = finder
+        self._versions = Versions(mesh)
 
     async def explain(self, name: Name, at: Instant) -> api.ExplainJobResponse:
         """Explains an instant; reads again where the job was decided about meanwhile.
@@ -86,7 +83,7 @@ class Explainer:
         if run is not None:
             record = run.record
             recorded = RecordedRun(record.run_id, STATE_OF[record.state], record.create_time_ns)
-        job, rules = await self._former(loaded, at)
+        job, rules = await self._versions.history(loaded, at)
         decided = await self._range(loaded.name.uid, at)
         return _Evidence(job, Evidence(recorded, decided, rules), run)
 
@@ -106,50 +103,6 @@ class Explainer:
             if not token:
                 break
         return None
-
-    async def _former(self, loaded: LoadedJob, at: Instant) -> tuple[Job, tuple[Rule, ...]]:
-        """Returns the job with the versions that ruled from before `at` on, and since when."""
-        name, reader = loaded.name, self._mesh.jobs
-        rules = [Rule(loaded.record.effective_time_ns, loaded.record.version)]
-        definitions = {d.version: d for d in loaded.job.definitions}
-        prefix = keys.versions_prefix(name.uid)
-        token = b""
-        while rules[-1].after >= at and len(rules) < _MAX_VERSIONS:
-            page = await self._mesh.store.scan(
-                prefix,
-                prefix_end(prefix),
-                limit=_VERSIONS_PER_PAGE,
-                reverse=True,
-                page_token=token,
-            )
-            for kv in page.kvs:
-                version = records.VersionRecord.FromString(kv.value)
-                if version.after_time_ns >= rules[-1].after:
-                    continue  # replaced within the same instant, it never ruled
-                if version.version not in definitions:
-                    try:
-                        decoded = reader.decode(
-                            name, version.spec, version.version, version.after_time_ns
-                        )
-                    except CoreError as error:
-                        raise IllegalState(
-                            f"version {version.version} of {name.namespace}/{name.job}",
-                            f"unreadable ({error})",
-                            ["readable by this version of the software"],
-                        ) from None
-                    definitions[version.version] = decoded.definition
-                rules.append(Rule(version.after_time_ns, version.version))
-            token = page.next_token
-            if not token:
-                break
-        job = Job(
-            namespace=name.namespace,
-            name=name.job,
-            uid=name.uid,
-            created_at=loaded.job.created_at,
-            definitions=tuple(definitions[number] for number in sorted(definitions)),
-        )
-        return job, tuple(reversed(rules))
 
 
 def _response(explanation: Explanation, run: FoundRun | None) -> api.ExplainJobResponse:

@@ -12,6 +12,7 @@ from sexton.internal.v1 import records_pb2 as records
 from sexton.v1 import job_pb2 as pb
 from sexton.v1 import scheduler_pb2 as api
 from sexton_coordinator.api import checks
+from sexton_coordinator.api.notices import Notices
 from sexton_coordinator.api.showing import Viewer
 from sexton_coordinator.api.tokens import make_token, read_token
 from sexton_coordinator.jobs_store import get_all
@@ -44,9 +45,10 @@ _PREFIX: Final = re.compile(r"([a-z][a-z0-9-]{0,62})?")
 class JobLister:
     """Lists jobs."""
 
-    def __init__(self, mesh: Mesh) -> None:
+    def __init__(self, mesh: Mesh, notices: Notices) -> None:
         self._mesh = mesh
         self._viewer = Viewer(mesh)
+        self._notices = notices
 
     async def page(self, request: api.ListJobsRequest) -> api.ListJobsResponse:
         """Returns a page, and where the next one begins.
@@ -85,6 +87,8 @@ class JobLister:
                 if answer_bytes > MAX_ANSWER_BYTES or looked_at > MAX_LIVE_LOOKED_AT:
                     break
             await self._viewer.add_live_runs((row.message, row.uid, row.live) for row in shown)
+            if full:
+                await self._notices.add(*(row.message for row in shown))
             response.jobs.extend(row.message for row in shown)
             if len(shown) < len(rows):
                 last = shown[-1].key

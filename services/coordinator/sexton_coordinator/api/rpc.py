@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -18,13 +18,19 @@ from sexton_coordinator.api.applying import Applier
 from sexton_coordinator.api.editing import Editor
 from sexton_coordinator.api.ending import RunEnder
 from sexton_coordinator.api.explaining import Explainer
+from sexton_coordinator.api.forecasting import Forecaster
 from sexton_coordinator.api.job_listing import JobLister
+from sexton_coordinator.api.ledger import LedgerReader
 from sexton_coordinator.api.members import MemberLister
+from sexton_coordinator.api.notices import Notices
 from sexton_coordinator.api.peers import ask_holder, time_left_s
+from sexton_coordinator.api.previewing import Previewer
+from sexton_coordinator.api.queues import QueueLister, store_status
 from sexton_coordinator.api.run_finding import RunFinder
 from sexton_coordinator.api.run_listing import RunLister
 from sexton_coordinator.api.run_watching import RunWatcher
 from sexton_coordinator.api.showing import Viewer
+from sexton_coordinator.api.versions import Versions
 from sexton_coordinator.mesh import Mesh
 from sexton_core.words import ResumeMode
 from sexton_records import keys
@@ -50,10 +56,15 @@ class JobServicer(grpc_services.JobServiceServicer):
     def __init__(self, mesh: Mesh) -> None:
         self._mesh = mesh
         self._editor = Editor(mesh)
-        self._applier = Applier(mesh, self._editor)
+        self._notices = Notices(mesh)
+        self._applier = Applier(mesh, self._editor, self._notices)
         self._viewer = Viewer(mesh)
-        self._lister = JobLister(mesh)
+        self._lister = JobLister(mesh, self._notices)
         self._explainer = Explainer(mesh, RunFinder(mesh))
+        self._previewer = Previewer(mesh)
+        self._versions = Versions(mesh)
+        self._ledger = LedgerReader(mesh)
+        self._forecaster = Forecaster(mesh)
 
     async def CreateJob(
         self, request: api.CreateJobRequest, _context: Any
@@ -61,13 +72,13 @@ class JobServicer(grpc_services.JobServiceServicer):
         """Creates a job."""
         name = checks.job_name("job.name", request.job.name)
         checks.request_id(request.request_id, required=False)
-        return api.CreateJobResponse(job=await self._editor.create(name, request))
+        return api.CreateJobResponse(job=await self._noted(self._editor.create(name, request)))
 
     async def GetJob(self, request: api.GetJobRequest, _context: Any) -> api.GetJobResponse:
         """Reads a job."""
         name = checks.job_name("name", request.name)
         loaded = await self._editor.changer.load(name)
-        return api.GetJobResponse(job=await self._viewer.loaded(loaded))
+        return api.GetJobResponse(job=await self._noted(self._viewer.loaded(loaded)))
 
     async def ListJobs(self, request: api.ListJobsRequest, _context: Any) -> api.ListJobsResponse:
         """Lists jobs."""
@@ -79,7 +90,8 @@ class JobServicer(grpc_services.JobServiceServicer):
         """Changes a definition."""
         name = checks.job_name("job.name", request.job.name)
         revision = checks.etag(request.job.etag)
-        return api.UpdateJobResponse(job=await self._editor.update(name, request, revision))
+        job = await self._noted(self._editor.update(name, request, revision))
+        return api.UpdateJobResponse(job=job)
 
     async def DeleteJob(
         self, request: api.DeleteJobRequest, _context: Any
@@ -101,7 +113,7 @@ class JobServicer(grpc_services.JobServiceServicer):
         """Stops new starts."""
         name = checks.job_name("name", request.name)
         reason = checks.note("reason", request.reason)
-        return api.PauseJobResponse(job=await self._editor.pause(name, reason))
+        return api.PauseJobResponse(job=await self._noted(self._editor.pause(name, reason)))
 
     async def ResumeJob(
         self, request: api.ResumeJobRequest, _context: Any
@@ -109,7 +121,7 @@ class JobServicer(grpc_services.JobServiceServicer):
         """Lets a job start again."""
         name = checks.job_name("name", request.name)
         mode = checks.word(_MODES, "mode", request.mode)
-        return api.ResumeJobResponse(job=await self._editor.resume(name, mode))
+        return api.ResumeJobResponse(job=await self._noted(self._editor.resume(name, mode)))
 
     async def TriggerJob(
         self, request: api.TriggerJobRequest, context: Any
@@ -146,6 +158,36 @@ class JobServicer(grpc_services.JobServiceServicer):
         name = checks.job_name("name", request.name)
         at = checks.instant("time", request.time if request.HasField("time") else None)
         return await self._explainer.explain(name, at)
+
+    async def PreviewJob(
+        self, request: api.PreviewJobRequest, _context: Any
+    ) -> api.PreviewJobResponse:
+        """Computes the next nominal times."""
+        return await self._previewer.preview(request)
+
+    async def ListJobVersions(
+        self, request: api.ListJobVersionsRequest, _context: Any
+    ) -> api.ListJobVersionsResponse:
+        """Lists the definitions that a job has had."""
+        return await self._versions.page(request)
+
+    async def ListDecisions(
+        self, request: api.ListDecisionsRequest, _context: Any
+    ) -> api.ListDecisionsResponse:
+        """Lists what became of each nominal time of a range."""
+        return await self._ledger.page(request)
+
+    async def ForecastLoad(
+        self, request: api.ForecastLoadRequest, _context: Any
+    ) -> api.ForecastLoadResponse:
+        """Counts the nominal times to come."""
+        return await self._forecaster.forecast(request)
+
+    async def _noted(self, answer: Awaitable[job_pb2.Job]) -> job_pb2.Job:
+        """Adds to a job what stands in the way of its runs."""
+        job = await answer
+        await self._notices.add(job)
+        return job
 
 
 class RunServicer(grpc_services.RunServiceServicer):
@@ -206,10 +248,24 @@ class MeshServicer(grpc_services.MeshServiceServicer):
     """Serves `sexton.v1.MeshService`."""
 
     def __init__(self, mesh: Mesh) -> None:
+        self._mesh = mesh
         self._lister = MemberLister(mesh)
+        self._queues = QueueLister(mesh)
 
     async def ListMembers(
         self, _request: api.ListMembersRequest, _context: Any
     ) -> api.ListMembersResponse:
         """Lists leaders, standbys and workers."""
         return await self._lister.members()
+
+    async def ListQueues(
+        self, _request: api.ListQueuesRequest, context: Any
+    ) -> api.ListQueuesResponse:
+        """Lists queues and workers."""
+        return await self._queues.queues(timeout_s=time_left_s(context))
+
+    async def GetStoreStatus(
+        self, _request: api.GetStoreStatusRequest, _context: Any
+    ) -> api.GetStoreStatusResponse:
+        """Tells how the store is."""
+        return await store_status(self._mesh)

@@ -38,6 +38,10 @@ class Queue(ScriptedQueue):
     """Also ends runs when asked to, and knows one worker; `refuses` calls say NOT_LEADER first."""
 
     refuses = 0
+    described = 0
+    queues: tuple[queue_pb2.QueueInfo, ...] = (
+        queue_pb2.QueueInfo(queue="default", slots=4, offers=["shell"]),
+    )
 
     async def EndRuns(self, request: queue_pb2.EndRunsRequest, context: Any) -> Any:
         if self.refuses > 0:
@@ -51,9 +55,16 @@ class Queue(ScriptedQueue):
             results.append(queue_pb2.EndResult(state=run_pb2.RUN_STATE_CANCELLED))
         return queue_pb2.EndRunsResponse(results=results)
 
-    async def DescribeQueues(self, _request: Any, _: Any) -> queue_pb2.DescribeQueuesResponse:
+    async def DescribeQueues(
+        self, request: queue_pb2.DescribeQueuesRequest, _: Any
+    ) -> queue_pb2.DescribeQueuesResponse:
+        self.described += 1
         session = queue_pb2.SessionInfo(session="s1", worker="anna", slots=4, connected=True)
-        return queue_pb2.DescribeQueuesResponse(owner_token=1, sessions=[session])
+        return queue_pb2.DescribeQueuesResponse(
+            owner_token=1,
+            queues=self.queues,
+            sessions=[] if request.queues_only else [session],
+        )
 
 
 class World(Mesh):

@@ -346,6 +346,7 @@ class QueueInfo(_message.Message):
     OFFERS_FIELD_NUMBER: _builtins.int
     PAUSED_FIELD_NUMBER: _builtins.int
     PAUSE_REASON_FIELD_NUMBER: _builtins.int
+    OFFERS_LEFT_OUT_FIELD_NUMBER: _builtins.int
     queue: _builtins.str
     """Its name."""
     ready: _builtins.int
@@ -364,9 +365,11 @@ class QueueInfo(_message.Message):
     """Whether assignments are stopped."""
     pause_reason: _builtins.str
     """Why, as said by whoever paused it."""
+    offers_left_out: _builtins.bool
+    """Whether what they can do is too much to be told."""
     @_builtins.property
     def offers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What its live sessions can do: `python:{task}`, `shell`, `http`. At most 10,000."""
+        """What its live sessions can do: `python:{task}`, `shell`, `http`."""
 
     def __init__(
         self,
@@ -381,10 +384,11 @@ class QueueInfo(_message.Message):
         offers: _abc.Iterable[_builtins.str] | None = ...,
         paused: _builtins.bool = ...,
         pause_reason: _builtins.str = ...,
+        offers_left_out: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delayed", b"delayed", "max_running", b"max_running", "offers", b"offers", "oldest_ready_ms", b"oldest_ready_ms", "pause_reason", b"pause_reason", "paused", b"paused", "queue", b"queue", "ready", b"ready", "running", b"running", "slots", b"slots"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delayed", b"delayed", "max_running", b"max_running", "offers", b"offers", "offers_left_out", b"offers_left_out", "oldest_ready_ms", b"oldest_ready_ms", "pause_reason", b"pause_reason", "paused", b"paused", "queue", b"queue", "ready", b"ready", "running", b"running", "slots", b"slots"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

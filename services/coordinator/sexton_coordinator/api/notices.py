@@ -1,0 +1,84 @@
+"""Tells what stands in the way of a job's runs at this moment, as the queues' owners know it.
+
+A notice is for people and decides nothing: an owner that does not answer makes none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from sexton.errors import SextonError
+from sexton.internal.v1 import queue_pb2
+from sexton.internal.v1.queue_pb2_grpc import QueueServiceStub
+from sexton.v1 import job_pb2 as pb
+from sexton_coordinator.mesh import Mesh
+from sexton_records import keys
+
+KEPT_S: Final = 1.0
+"""How long an owner's answer is used again."""
+_ANSWER_S: Final = 0.5
+
+_Queues = dict[str, queue_pb2.QueueInfo]
+
+
+class Notices:
+    """Adds notices to jobs."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        self._mesh = mesh
+        self._asking = asyncio.Lock()
+        self._known: dict[int, _Queues] = {}
+        self._asked_at = -KEPT_S
+
+    async def add(self, *jobs: pb.Job) -> None:
+        """Adds what stands in the way of each; jobs without their task are left as they are."""
+        known = await self._queues()
+        for job in jobs:
+            job.notices.extend(self._of(job.spec, known))
+
+    def _of(self, spec: pb.JobSpec, known: dict[int, _Queues]) -> Iterable[str]:
+        kind = spec.task.WhichOneof("kind")
+        queues = known.get(keys.shard_of(spec.queue, self._mesh.queue_shards))
+        if kind is None or queues is None:
+            return
+        queue = queues.get(spec.queue, queue_pb2.QueueInfo())
+        if queue.paused:
+            reason = f": {queue.pause_reason}" if queue.pause_reason else ""
+            yield f"queue {spec.queue} is paused{reason}"
+        if not queue.slots:
+            yield f"no worker serves queue {spec.queue}"
+        elif not queue.offers_left_out:
+            task = spec.task.python.task
+            if kind != "python" and kind not in queue.offers:
+                yield f"no worker of queue {spec.queue} allows tasks of kind {kind}"
+            elif kind == "python" and f"python:{task}" not in queue.offers:
+                yield f"no worker of queue {spec.queue} knows the Python task {task}"
+
+    async def _queues(self) -> dict[int, _Queues]:
+        """Returns the queues by shard, as they were at most `KEPT_S` ago."""
+        loop = asyncio.get_running_loop()
+        async with self._asking:
+            if loop.time() - self._asked_at >= KEPT_S:
+                shards = range(self._mesh.queue_shards)
+                answers = await asyncio.gather(*map(self._ask, shards))
+                self._known = {
+                    shard: queues
+                    for shard, queues in zip(shards, answers, strict=True)
+                    if queues is not None
+                }
+                self._asked_at = loop.time()
+            return self._known
+
+    async def _ask(self, shard: int) -> _Queues | None:
+        owner = self._mesh.directory.owner(shard)
+        if owner is None or not owner.address:
+            return None
+        request = queue_pb2.DescribeQueuesRequest(queues_only=True)
+        stub = QueueServiceStub(self._mesh.channel(owner.address))
+        try:
+            answer = await stub.DescribeQueues(request, timeout=_ANSWER_S)
+        except SextonError:
+            return None
+        return {info.queue: info for info in answer.queues}
