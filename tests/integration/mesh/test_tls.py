@@ -94,6 +94,7 @@ def test_jobs_run_and_both_clients_and_the_command_line_find_their_way(
     assert run(["jobs", "list", "-o", "name"]) == 0
     assert capsys.readouterr().out == "default/hello\n"
     assert run(["clock", "status", "--store", mesh.store]) == 0
+    assert run(["health", mesh.api]) == 0
     monkeypatch.delenv("SEXTON_TLS_CERT")
     monkeypatch.delenv("SEXTON_TLS_KEY")
     assert run(["jobs", "list"]) == 5

@@ -79,6 +79,7 @@ def test_secrets_are_made_once_and_copied_for_who_needs_one_alone(sexton, tmp_pa
         f"{folder}/mesh: made",
         f"{folder}/worker: made",
         f"{folder}/client: made",
+        f"{folder}/reader: made",
         f"{workers}/worker: copied",
     ]
     assert [path.name for path in workers.iterdir()] == ["worker"]
@@ -88,7 +89,7 @@ def test_secrets_are_made_once_and_copied_for_who_needs_one_alone(sexton, tmp_pa
     assert len(made.strip()) == 64
     assert made not in out
 
-    assert sexton(*command)[1].count(": kept\n") == 4
+    assert sexton(*command)[1].count(": kept\n") == 5
     assert (folder / "mesh").read_text() == made
 
     (folder / "worker").unlink()
@@ -100,7 +101,7 @@ def test_what_secrets_can_not_do_is_said(sexton, tmp_path):
     code, _, err = sexton("secrets", tmp_path, "--copy", "boss=/tmp")
     assert (code, err) == (
         2,
-        "sexton: --copy 'boss=/tmp': give ROLE=DIR with one of mesh, worker, client\n",
+        "sexton: --copy 'boss=/tmp': give ROLE=DIR with one of mesh, worker, client, reader\n",
     )
     (tmp_path / "file").touch()
     code, _, err = sexton("secrets", tmp_path / "file" / "secrets")

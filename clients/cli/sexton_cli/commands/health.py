@@ -60,12 +60,18 @@ async def _check(address: str, service: str, timeout_s: float) -> bool:
     from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: PLC0415 - heavy
 
     from sexton import errors  # noqa: PLC0415
+    from sexton_runtime.config import ConfigError, Sources  # noqa: PLC0415
     from sexton_runtime.rpc.grpc_transport import GrpcTransport  # noqa: PLC0415
     from sexton_runtime.rpc.policy_channel import PolicyChannel  # noqa: PLC0415
+    from sexton_runtime.tls import TlsConfig, load_tls  # noqa: PLC0415
 
     request = health_pb2.HealthCheckRequest(service=service)
     try:
-        async with PolicyChannel(GrpcTransport().channel(address)) as channel:
+        tls = load_tls(Sources().load(TlsConfig, "tls"), serves=False)
+    except ConfigError as error:
+        raise UsageError(str(error)) from None
+    try:
+        async with PolicyChannel(GrpcTransport(tls=tls).channel(address)) as channel:
             stub: Any = health_pb2_grpc.HealthStub(channel)  # its types know no methods
             answer = await stub.Check(request, timeout=timeout_s)
     except errors.NotFound as error:
