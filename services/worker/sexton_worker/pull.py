@@ -161,30 +161,39 @@ class Puller:
     async def _keep_on(self) -> None:
         """Converses with one owner after the other, for as long as there is something to say."""
         failures = 0
-        first = ""
+        first = last = ""
         while not self._finished:
             while not self._machine.may_connect:
                 self._changed.clear()
                 await self._changed.wait()
-            others = [address for address in self._config.addresses if address != first]
-            for address in [first, *others] if first else others:
+            for address in self._in_order(first, last):
                 if not self._may_go_on():
                     break
                 welcomed, onward = await self._try(address)
-                first = onward or first
+                if onward:
+                    first = onward
+                else:
+                    first, last = "" if address == first else first, address
                 if welcomed:
                     failures = 0
                     break
-                if address == first and not onward:
-                    first = ""
             failures += 1
             await asyncio.sleep(_RECONNECT.pause_s(failures, self._randomness))
+
+    def _in_order(self, first: str, last: str) -> list[str]:
+        addresses = [address for address in self._config.addresses if address != first]
+        addresses.sort(key=lambda address: address == last)  # stable
+        return [first, *addresses] if first else addresses
 
     def _may_go_on(self) -> bool:
         return self._machine.may_connect and not self._finished
 
     async def _try(self, address: str) -> tuple[bool, str]:
-        """Converses with one address; tells whether it welcomed and where to go on, if known."""
+        """Converses with one address; tells whether it welcomed and where to go on, if known.
+
+        One that was left, because it had fallen silent for example, is no place to go on: it may be
+        suspended, and each hello to it takes its whole time from the session.
+        """
         welcomed, onward = False, ""
         try:
             async with self._stream(address) as call:
@@ -195,6 +204,8 @@ class Puller:
             onward = error.leader
             self._tell(address, error)
         except SextonError as error:
+            if self._machine.hang_up:
+                onward = ""
             self._tell(address, error)
         finally:
             self.connected.clear()

@@ -151,6 +151,18 @@ def test_a_silent_owner_is_left_for_the_next_and_nothing_is_lost(story: Story) -
     story.run(scenario)
 
 
+def test_an_owner_that_fell_silent_is_asked_last(story: Story) -> None:
+    async def scenario() -> None:
+        await story.owner.beats(2)
+        story.first.suspend()
+        began = story.now()
+        await story.take_over()
+        # Four heartbeats, and no hello to the one that does not answer, which takes three seconds.
+        assert story.now() - began < 5
+
+    story.run(scenario)
+
+
 def test_an_outage_below_the_limit_costs_no_run(story: Story) -> None:
     async def scenario() -> None:
         token = story.owner.shell("true")
