@@ -95,8 +95,13 @@ class FaultMesh(Protocol):
         """Ends it, and removes all that it made but its histories and logs. Idempotent."""
         ...
 
-    def client(self, *, timeout_s: float = 5.0, retry_for_s: float = 0.0) -> Client:
-        """Connects to the API, with the client secret; the caller closes it."""
+    def client(
+        self, *, timeout_s: float = 5.0, retry_for_s: float = 0.0, history: Path | None = None
+    ) -> Client:
+        """Connects to the API, with the client secret; the caller closes it.
+
+        Its calls are written into the history, where one is given.
+        """
         ...
 
     # Who is there

@@ -102,7 +102,9 @@ class ProcessMesh:
             subprocess.run(["umount", str(self._config.data / "store")], check=True)
             self._mounted = False
 
-    def client(self, *, timeout_s: float = 5.0, retry_for_s: float = 0.0) -> Client:
+    def client(
+        self, *, timeout_s: float = 5.0, retry_for_s: float = 0.0, history: Path | None = None
+    ) -> Client:
         """Connects to the API."""
         ports = [p.port for p in self._programs.values() if p.role == "coordinator" and p.port]
         return Client(
@@ -110,6 +112,7 @@ class ProcessMesh:
             secret_file=self._config.secrets / SecretRole.CLIENT.value,
             timeout_s=timeout_s,
             retry_for_s=retry_for_s,
+            history=history,
         )
 
     # Who is there

@@ -8,12 +8,12 @@ nothing but the SDK, for it is imported inside containers too.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import time
+from contextlib import closing
 from pathlib import Path
 
 import sexton
+from sexton.history import HistoryFile
 
 
 class Failed(Exception):  # noqa: N818 - it was told to
@@ -70,23 +70,13 @@ class Witness:
 
     def _write(self, what: str, **facts: str) -> None:
         context = self._context
-        line = {
-            "kind": "exec",
-            "at_ns": time.clock_gettime_ns(time.CLOCK_BOOTTIME),
-            "what": what,
-            "target": os.environ.get("FAULTS_WORKER", ""),
-            "facts": {
-                "namespace": context.namespace,
-                "job": context.job,
-                "run": context.run_id,
-                "attempt": context.attempt,
-                "token": context.token,
-                **facts,
-            },
+        told = {
+            "namespace": context.namespace,
+            "job": context.job,
+            "run": context.run_id,
+            "number": context.attempt,
+            "token": context.token,
+            **facts,
         }
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-        try:
-            os.write(descriptor, json.dumps(line, separators=(",", ":")).encode() + b"\n")
-            os.fdatasync(descriptor)
-        finally:
-            os.close(descriptor)
+        with closing(HistoryFile(self._path, sync=True)) as file:
+            file.write("exec", what=what, target=os.environ["FAULTS_WORKER"], facts=told)

@@ -1,0 +1,127 @@
+"""Plays scenarios on one mesh, one after the other, each with the same ending."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from faults.judge import Row, Span, judge
+from faults.load import Load
+from faults.mesh import FaultMesh
+from faults.scenarios import Scenario
+from faults.stage import Stage
+
+from sexton.history import HistoryFile, boot_ns
+
+QUIET_S: Final = 14.0
+"""Under load, after the healing: the checker says nothing of a mesh that had less than 12 s."""
+WARM_S: Final = 3.0
+"""Under load, before anything is done: then every kind of run is under way."""
+_TITLES: Final = (
+    "scenario", "mesh", "fired", "doubled", "lost", "repeated", "latest", "takeover",
+    "redelivery", "checked", "verdict",
+)  # fmt: skip
+
+
+class Player:
+    """A mesh that is started once, and all that is played on it."""
+
+    def __init__(self, mesh: FaultMesh, folder: Path, *, seed: int = 0) -> None:
+        self.mesh = mesh
+        self.rows: list[Row] = []
+        self._folder = folder
+        self._seed = seed
+        self._calls = folder / "calls.jsonl"
+        self._faults = folder / "faults.jsonl"
+        self._load = Load(mesh, seed=seed, calls=self._calls)
+        self._notes = HistoryFile(self._faults)
+        self._loaded: list[Span] = []
+        self._since_ns = 0
+
+    def begin(self) -> None:
+        """Starts the mesh, and the load."""
+        self.mesh.start()
+        self._since_ns = boot_ns()
+        self._load.begin()
+
+    def play(self, scenario: Scenario) -> Row:
+        """Plays a scenario to its end: heal, quiet, last read, checker."""
+        began_ns = boot_ns()
+        time.sleep(WARM_S)
+        random_ = random.Random(f"{self._seed}/{scenario.name}/{len(self.rows)}")
+        stage = Stage(self.mesh, self._load, self._notes, random_)
+        failure = ""
+        try:
+            for step in scenario.steps:
+                step(stage)
+        except AssertionError as error:
+            failure = f"in the middle of it: {error}"
+        stage.heal()
+        healed_ns = boot_ns()
+        time.sleep(QUIET_S)
+        quiet = Span(healed_ns, boot_ns())
+        self._load.rest()
+        self._loaded.append(Span(self._since_ns, boot_ns()))
+        row = judge(
+            scenario,
+            self.mesh,
+            [self._faults, self._calls],
+            played=Span(began_ns, boot_ns()),
+            quiet=quiet,
+            loaded=self._loaded,
+            measured=stage.measured,
+        )
+        row.problems[:0] = [failure] if failure else []
+        self.rows.append(row)
+        self._since_ns = boot_ns()
+        self._load.go_on()
+        return row
+
+    def end(self) -> None:
+        """Ends load and mesh. Idempotent."""
+        self._load.end()
+        self.mesh.stop()
+        self._notes.close()
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Gives the rows as a table for people."""
+    lines = [_TITLES, *(_cells(row) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(_TITLES))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def write_report(rows: Sequence[Row], path: Path) -> None:
+    """Writes the rows as JSON, beside those of other meshes that are there already."""
+    there = json.loads(path.read_text()) if path.exists() else []
+    names = {(row.mesh, row.scenario) for row in rows}
+    kept = [entry for entry in there if (entry["mesh"], entry["scenario"]) not in names]
+    path.write_text(json.dumps([*kept, *(row.entry() for row in rows)], indent=1) + "\n")
+
+
+def tell(rows: Sequence[Row], say: Callable[[str], object] = sys.stdout.write) -> None:
+    """Says what came of it."""
+    say(f"\n{table(rows)}\n")
+    for row in rows:
+        for problem in row.problems:
+            say(f"\n{row.mesh} {row.scenario}: {problem}\n")
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    return (
+        row.scenario, row.mesh, str(row.fired), str(row.doubled), str(row.lost),
+        str(row.repeated), _seconds(row.latest_s), _seconds(row.takeover_s),
+        _seconds(row.redelivery_s), str(row.checked), row.verdict,
+    )  # fmt: skip
+
+
+def _seconds(took: float | None) -> str:
+    return "-" if took is None else f"{took:.1f} s"
