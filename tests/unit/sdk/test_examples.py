@@ -4,7 +4,11 @@ import ast
 import doctest
 import importlib
 import inspect
+import logging
 import re
+import sqlite3
+import threading
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,6 +23,8 @@ MODULES = [
     "sexton.jobs",
     "sexton.runs",
     "sexton.schedules",
+    "sexton.effects",
+    "sexton.tls",
     "sexton._jobs_api",
     "sexton._runs_api",
 ]
@@ -40,9 +46,26 @@ def globs(client):
     return {
         **{name: getattr(sexton, name) for name in sexton.__all__},
         "client": client,
+        "context": attempt(),
         "datetime": datetime,
         "UTC": UTC,
     }
+
+
+def attempt():
+    return sexton.Context(
+        namespace="default",
+        job="book",
+        run_id="t20261129T030000Z-abcdefgh",
+        nominal_time=datetime(2026, 11, 29, 3, tzinfo=UTC),
+        attempt=1,
+        token=17,
+        traceparent="",
+        logger=logging.getLogger("test"),
+        _remaining_s=lambda: 60.0,
+        _cancelled=threading.Event(),
+        _report=lambda *_: None,
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -90,3 +113,14 @@ def test_each_block_of_the_page_about_the_sdk_runs(monkeypatch):
         with serving(with_history(MemoryApi())) as address:
             monkeypatch.setenv("SEXTON_API", address)
             exec(compile(block, "docs/sdk.md", "exec"), {"__name__": "example"})
+
+
+def test_the_page_about_effects_runs_and_the_effect_happens_once(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[3] / "docs" / "effects.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names = {"__name__": "example"}
+    exec(compile(block, "docs/effects.md", "exec"), names)
+    assert [names["book"]("ada", attempt()) for _ in range(2)] == [{"booked": 500}] * 2
+    with closing(sqlite3.connect("shop.db")) as shop:
+        assert shop.execute("SELECT * FROM bookings").fetchall() == [("ada", 500)]
