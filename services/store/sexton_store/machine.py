@@ -70,6 +70,7 @@ class Step:
         self._view = view
         self._with_history = with_history
         self._overlay: dict[bytes, Record | None] = {}
+        self._headers: dict[bytes, tuple[int, int, int]] = {}  # what the snapshot has shown
 
     def evaluate(self, txn: Txn) -> TxnResult:
         """Evaluates one transaction.
@@ -95,7 +96,10 @@ class Step:
         """Gives (create_revision, mod_revision, version) of a key; zeros where it is absent."""
         record = self._overlay.get(key, _UNTOUCHED)
         if record is _UNTOUCHED:
-            return self._view.header(key) or _ABSENT
+            header = self._headers.get(key)
+            if header is None:
+                header = self._headers[key] = self._view.header(key) or _ABSENT
+            return header
         return _ABSENT if record is None else record[1:]
 
     def read(self, key: bytes) -> Record | None:
@@ -113,7 +117,7 @@ class Step:
         for key, record in self._overlay.items():
             if record is not None:
                 puts.append((key, record))
-            elif self._view.header(key) is not None:
+            elif self._headers[key] is not _ABSENT:
                 deletes.append(key)
         return puts, deletes
 
