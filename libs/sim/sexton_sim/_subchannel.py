@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from sexton_sim._server import SimServer
 
 
+_MOST_GROWTHS = 100
+"""So often a back-off grows at most: beyond, a float could not hold it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelSettings:
     """What gRPC's channel arguments would set; seconds and bytes."""
@@ -121,7 +125,8 @@ class Subchannel:
         if attempt != self._attempt or self.state is not Connectivity.CONNECTING:
             return
         settings = self._channel.settings
-        backoff_s = settings.initial_backoff_s * settings.backoff_factor**self._failures
+        factor = settings.backoff_factor ** min(self._failures, _MOST_GROWTHS)
+        backoff_s = settings.initial_backoff_s * factor
         backoff_s = min(backoff_s, settings.max_backoff_s)
         backoff_s *= self._channel.network.random.uniform(0.8, 1.2)
         self._failures += 1
