@@ -11,6 +11,7 @@ from sexton_cli.commands import backup as backup
 from sexton_cli.commands import bench as bench
 from sexton_cli.commands import clock as clock
 from sexton_cli.commands import coordinator as coordinator
+from sexton_cli.commands import demo as demo
 from sexton_cli.commands import doctor as doctor
 from sexton_cli.commands import health as health
 from sexton_cli.commands import history as history
@@ -28,7 +29,7 @@ from sexton_cli.commands import worker as worker
 
 _MODULES = (
     *(up, apply, jobs, runs),
-    *(preview, simulate, schema),
+    *(preview, simulate, schema, demo),
     *(store, queue, coordinator, worker),
     *(health, secrets, doctor, backup, clock, bench),
     *(history, verify),
