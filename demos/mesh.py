@@ -168,7 +168,7 @@ class Mesh:
         path = os.pathsep.join(part for part in (str(HERE), os.environ.get("PYTHONPATH")) if part)
         process = await asyncio.create_subprocess_exec(
             sys.executable, leash.__file__, str(os.getpid()), "sexton_cli.main", "up",
-            "--data", str(folder / "mesh"), "--port-base", str(base),
+            "--data", str(folder / "mesh"), "--port-base", str(base), "--no-console",
             "--apply", str(HERE / "jobs" / "demo.yaml"), "--app", "demo_tasks",
             stdout=asyncio.subprocess.PIPE, start_new_session=True,
             env=os.environ | {"PYTHONPATH": path, "DEMO_FOLDER": str(folder)},

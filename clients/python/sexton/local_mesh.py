@@ -25,6 +25,8 @@ class LocalMesh:
     """`host:port` of each replica of the API."""
     client_secret_file: Path
     """Holds the client secret, readable by its owner alone."""
+    console: str = ""
+    """Address of the console, `http://host:port`; empty: there is none."""
 
 
 def folders(environment: Mapping[str, str] | None = None) -> tuple[Path, ...]:
@@ -53,6 +55,8 @@ def announce(mesh: LocalMesh, folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = folder / f".{FILE_NAME}.{os.getpid()}"
     text = {"api": list(mesh.api), "client_secret_file": str(mesh.client_secret_file.absolute())}
+    if mesh.console:
+        text["console"] = mesh.console
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(text, file)
@@ -77,4 +81,9 @@ def _read(path: Path) -> LocalMesh | None:
         return None
     if not all(isinstance(address, str) for address in api):
         return None
-    return LocalMesh(api=tuple(api), client_secret_file=Path(secret))
+    console = found.get("console")
+    return LocalMesh(
+        api=tuple(api),
+        client_secret_file=Path(secret),
+        console=console if isinstance(console, str) else "",
+    )

@@ -68,3 +68,37 @@ WORKER_EVENTS: Final = Instrument(
 WORKER_EXECUTING: Final = Instrument(
     "sexton.worker.executing", "{attempt}", "Attempts that are being executed."
 )
+
+# Spans of a run's way. What follows OpenTelemetry's messaging conventions is named by them; the
+# state rail, which no convention has, by `sexton.*`. `RAIL` marks the spans that repeat a record.
+SPAN_RUN: Final = "sexton.run"
+SPAN_FIRE: Final = "sexton.fire"
+SPAN_PUSH: Final = "sexton.push"
+SPAN_LINE: Final = "sexton.line"
+SPAN_ATTEMPT: Final = "sexton.attempt"
+SPAN_PROCESS: Final = "process"
+"""And the task's name behind it: an attempt as its worker saw it."""
+RAIL: Final = "sexton.rail"
+NAMESPACE: Final = "sexton.namespace"
+JOB: Final = "sexton.job"
+JOB_VERSION: Final = "sexton.job.version"
+RUN: Final = "sexton.run.id"
+RUN_STATE: Final = "sexton.run.state"
+RUN_REASON: Final = "sexton.run.reason"
+NOMINAL_TIME: Final = "sexton.run.nominal_time"
+ATTEMPT: Final = "sexton.attempt"
+ATTEMPT_STATE: Final = "sexton.attempt.state"
+TOKEN: Final = "sexton.token"
+WORKER: Final = "sexton.worker"
+SESSION: Final = "sexton.session"
+ERROR_TYPE: Final = "error.type"
+MESSAGING_SYSTEM: Final = "messaging.system"
+MESSAGING_OPERATION: Final = "messaging.operation.type"
+MESSAGE_ID: Final = "messaging.message.id"
+FAAS_TRIGGER: Final = "faas.trigger"
+LOG_STREAM: Final = "log.iostream"
+"""`stdout` or `stderr`; absent where a task's output is one stream."""
+
+SPANS_DROPPED: Final = Instrument(
+    "sexton.telemetry.dropped", "{item}", "Spans and log lines that were not sent, by kind."
+)

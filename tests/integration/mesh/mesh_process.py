@@ -78,7 +78,10 @@ class MeshProcess:
         kept |= {"PYTHONPATH": os.pathsep.join(sys.path), "XDG_STATE_HOME": str(self.folder)}
         with self.errors.open("ab") as errors:
             self._up = subprocess.Popen(
-                [*command, "--data", str(self.data), "--port-base", str(base), *self._flags],
+                [
+                    *command, "--data", str(self.data), "--port-base", str(base), "--no-console",
+                    *self._flags,
+                ],
                 stdout=subprocess.PIPE, stderr=errors, text=True, env=kept | self._environment,
             )  # fmt: skip
         assert self._up.stdout is not None

@@ -40,6 +40,9 @@ def up(  # noqa: PLR0917 - each is an option
     history: Annotated[
         bool, typer.Option("--history", help="Write one line per commit, for sexton verify.")
     ] = False,
+    console: Annotated[
+        bool, typer.Option(help="Run the console too, and trace every run for it.")
+    ] = True,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Show the logs of all processes.")
     ] = False,
@@ -62,5 +65,6 @@ def up(  # noqa: PLR0917 - each is an option
         workers=workers,
         drain_s=drain,
         history=history,
+        console=console,
     )
     raise typer.Exit(run(config, jobs=apply, verbose=verbose))

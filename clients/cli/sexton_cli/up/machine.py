@@ -7,7 +7,7 @@ effects that are returned. Times are seconds of any clock that does not go back.
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypeAlias
@@ -83,17 +83,27 @@ class _Child:
     steady: bool = False
     served: bool = False
     killed: bool = field(default=False)
+    optional: bool = False
 
 
 class Supervision:
     """What is known of a set of processes, and what follows from it.
 
     `stages` gives for each process, in the order of starting, in which stage of a stop it is told
-    to end: all of stage 0 have ended before those of stage 1 are told.
+    to end: all of stage 0 have ended before those of stage 1 are told. Without an `optional` one
+    the others go on, even where it can't run at all.
     """
 
-    def __init__(self, stages: Mapping[str, int], policy: Policy | None = None) -> None:
-        self._children = {name: _Child(stage=stage) for name, stage in stages.items()}
+    def __init__(
+        self,
+        stages: Mapping[str, int],
+        policy: Policy | None = None,
+        *,
+        optional: Container[str] = (),
+    ) -> None:
+        self._children = {
+            name: _Child(stage=stage, optional=name in optional) for name, stage in stages.items()
+        }
         self._policy = policy or Policy()
         self._stage: int | None = None
         self._deadline = 0.0
@@ -225,7 +235,7 @@ class Supervision:
         return [child for child in self._children.values() if child.phase in phases]
 
     def _hopeless(self, child: _Child, code: int) -> bool:
-        if child.served:
+        if child.served or child.optional:
             return False  # it can work; a worker's exit code may be that of a task that ended it
         if code == USAGE:
             return True

@@ -11,7 +11,7 @@ from typing import Final
 HOST: Final = "127.0.0.1"
 MAX_REPLICAS: Final = 8
 """Of coordinators and of queues: with these every port lies below the base + 17."""
-_WORKER, _COORDINATOR, _QUEUE, _STORE = range(4)
+_WORKER, _COORDINATOR, _QUEUE, _STORE, _CONSOLE = range(5)
 """In this order they end: each needs those after it to end well."""
 
 
@@ -32,6 +32,18 @@ class UpConfig:
     """How long running jobs may go on once the mesh is told to stop."""
     history: bool = False
     """Whether the store writes one line per commit, for `sexton verify`."""
+    console: bool = False
+    """Whether there is a console, and every run is traced."""
+
+    @property
+    def console_port(self) -> int:
+        """Gives the port of the console's pages."""
+        return self.port_base + 80
+
+    @property
+    def otlp_port(self) -> int:
+        """Gives the port to which telemetry is sent."""
+        return self.port_base + 17
 
     @property
     def secrets(self) -> Path:
@@ -50,12 +62,15 @@ class Program:
 
     name: str
     role: str
-    """`store`, `queue`, `coordinator` or `worker`: the module is `sexton_` and this."""
+    """`store`, `queue`, `coordinator`, `worker`, `console`: the module is `sexton_` and this."""
     arguments: tuple[str, ...]
     port: int | None
-    """On which it listens; None: it does not."""
+    """On which it serves calls; None: it does not."""
     stage: int
     """Of a stop: lower ones end first."""
+    other_ports: tuple[int, ...] = ()
+    optional: bool = False
+    """Whether the mesh goes on without it, also where it can't run at all."""
 
     @property
     def address(self) -> str:
@@ -87,6 +102,8 @@ def plan(config: UpConfig) -> list[Program]:
                  "--store", store)
         for number, port in enumerate(coordinator_ports, 1)
     ]  # fmt: skip
+    if config.console:
+        programs.append(_console(config, coordinator_ports))
     app = ("--app", config.app) if config.app else ()
     queues = ",".join(f"{HOST}:{port}" for port in queue_ports)
     programs += [
@@ -96,6 +113,26 @@ def plan(config: UpConfig) -> list[Program]:
         for number in range(1, config.workers + 1)
     ]  # fmt: skip
     return programs
+
+
+def _console(config: UpConfig, coordinator_ports: Sequence[int]) -> Program:
+    api = ",".join(f"{HOST}:{port}" for port in coordinator_ports)
+    return Program(
+        name="console",
+        role="console",
+        arguments=(
+            "--listen", f"{HOST}:{config.console_port}",
+            "--otlp-listen", f"{HOST}:{config.otlp_port}",
+            "--api", api,
+            "--data", str(config.data / "console"),
+            "--secrets-dir", str(config.secrets),
+            "--log-format", "json",
+        ),
+        port=None,
+        stage=_CONSOLE,
+        other_ports=(config.console_port, config.otlp_port),
+        optional=True,
+    )  # fmt: skip
 
 
 def api_addresses(programs: Sequence[Program]) -> tuple[str, ...]:
@@ -123,7 +160,9 @@ def _program(
     config: UpConfig, role: str, name: str, port: int | None, stage: int, *flags: str
 ) -> Program:
     listen = ("--listen", f"{HOST}:{port}") if port is not None else ()
-    common = ("--secrets-dir", str(config.secrets), "--log-format", "json")
+    common = ["--secrets-dir", str(config.secrets), "--log-format", "json"]
+    if config.console:
+        common += ["--telemetry-endpoint", f"http://{HOST}:{config.otlp_port}"]
     return Program(
         name=name, role=role, arguments=(*listen, *flags, *common), port=port, stage=stage
     )

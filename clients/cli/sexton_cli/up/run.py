@@ -20,6 +20,7 @@ from sexton_cli.errors import Refused, Unavailable, UsageError
 from sexton_cli.jobfile import JobFile
 from sexton_cli.offline.values import read_job_file
 from sexton_cli.online import applying
+from sexton_cli.online.console import login_link
 from sexton_cli.output import print_line, visible
 from sexton_cli.up import plan as plans
 from sexton_cli.up.plan import Program, UpConfig
@@ -111,6 +112,9 @@ class _Up:
         mesh = local_mesh.LocalMesh(
             api=plans.api_addresses(self._programs),
             client_secret_file=self._config.secrets / Role.CLIENT.value,
+            console=f"http://{plans.HOST}:{self._config.console_port}"
+            if self._config.console
+            else "",
         )
         await self._become_ready(readiness, mesh)
         folders = {self._config.data.absolute(), local_mesh.folders()[-1].absolute()}
@@ -122,6 +126,8 @@ class _Up:
                     print_line(line)
             self._is_up = True
             print_line(f"sexton is up: api {mesh.api[0]}")
+            if mesh.console:
+                print_line(f"the console: {login_link(mesh)}")
             sys.stdout.flush()
             await asyncio.Event().wait()
         finally:
@@ -193,7 +199,12 @@ def _only_one(data: Path) -> Iterator[None]:
 
 
 def _check_ports(config: UpConfig, programs: list[Program]) -> None:
-    by_port = {program.port: program.name for program in programs if program.port is not None}
+    by_port = {
+        port: program.name
+        for program in programs
+        for port in (program.port, *program.other_ports)
+        if port is not None
+    }
     found = plans.taken(list(by_port))
     if not found:
         return

@@ -43,7 +43,11 @@ class Supervisor:
         `environment` is added to the supervisor's own, which every process gets.
         """
         self._programs = {program.name: program for program in programs}
-        self._machine = Supervision({p.name: p.stage for p in programs}, policy)
+        self._machine = Supervision(
+            {p.name: p.stage for p in programs},
+            policy,
+            optional=frozenset(p.name for p in programs if p.optional),
+        )
         self._folder = folder
         self._say = say
         self._verbose = verbose

@@ -1,0 +1,1 @@
+"""The mesh as its public API shows it."""

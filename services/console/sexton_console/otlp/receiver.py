@@ -1,0 +1,242 @@
+"""Receives OTLP over gRPC: takes what is offered, answers at once, and never holds a sender up.
+
+Spans and log lines go to the trace store, metrics into memory (the newest value of each), and all
+of it to another endpoint where one is set. What can't be taken is counted, by reason.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from dataclasses import dataclass
+from typing import Any, Final
+
+from grpc import aio
+from opentelemetry.proto.collector.logs.v1 import logs_service_pb2, logs_service_pb2_grpc
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ScopeLogs
+from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span, Status
+
+from sexton_console.otlp.forward import Forwarder
+from sexton_console.otlp.metrics import Metrics
+from sexton_console.traces.model import FAILED, LOGS, SLOW, SPANS, USUAL, Chunk
+from sexton_console.traces.store import TraceStore
+from sexton_runtime.binding import check_listen
+
+MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
+MAX_ITEM_BYTES: Final = 256 * 1024
+"""Of one span, or one log line."""
+GRACE_S: Final = 1.0
+
+_SLOW_FACTOR: Final = 4.0
+"""A root span is slow where it takes this many times what spans of its name usually take, ..."""
+_SLOW_NS: Final = 250_000_000
+"""... and at least this long."""
+_NAMES: Final = 10_000
+"""Of spans whose usual duration is known."""
+_ERROR: Final = Status.STATUS_CODE_ERROR
+
+
+@dataclass(slots=True)
+class Received:
+    """What came, in spans and lines."""
+
+    spans: int = 0
+    lines: int = 0
+    points: int = 0
+    refused: int = 0
+    """Without a usable trace or span id, or too large."""
+
+
+class Receiver:
+    """A part of the console's lifecycle: listens from start to stop."""
+
+    def __init__(
+        self,
+        listen: str,
+        store: TraceStore,
+        *,
+        forward: str = "",
+        anybody: bool = False,
+    ) -> None:
+        """Raises `ConfigError` where it may not listen there; `anybody` may then send."""
+        check_listen(listen, "console.otlp_listen", secured=False, insecure=anybody)
+        self.received = Received()
+        self.metrics = Metrics()
+        self.forwarder = Forwarder(forward) if forward else None
+        self.port = 0
+        self._listen = listen
+        self._store = store
+        self._usual = _Usual()
+        self._server: aio.Server | None = None
+
+    @property
+    def address(self) -> str:
+        """Gives `host:port` as bound; the port is known once started."""
+        return f"{self._listen.rpartition(':')[0]}:{self.port}"
+
+    async def start(self) -> None:
+        """Binds and listens. Raises `OSError` where the address is taken."""
+        server = aio.server(
+            options=(
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+                ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+                ("grpc.keepalive_permit_without_calls", 1),
+            )
+        )
+        added: tuple[tuple[Any, Any], ...] = (  # generated without types
+            (trace_service_pb2_grpc.add_TraceServiceServicer_to_server, _Traces),
+            (logs_service_pb2_grpc.add_LogsServiceServicer_to_server, _Logs),
+            (metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server, _Points),
+        )
+        for add, servicer in added:
+            add(servicer(self), server)
+        try:
+            self.port = server.add_insecure_port(self._listen)
+        except RuntimeError as error:
+            raise OSError(f"{self._listen}: the OTLP port can't be used: {error}") from None
+        if self.forwarder is not None:
+            await self.forwarder.start()
+        await server.start()
+        self._server = server
+
+    async def stop(self) -> None:
+        """Ends. Idempotent."""
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop(GRACE_S)
+        if self.forwarder is not None:
+            await self.forwarder.stop()
+
+    def take_spans(self, request: trace_service_pb2.ExportTraceServiceRequest) -> int:
+        """Takes spans; tells how many were not taken."""
+        chunks: list[Chunk] = []
+        refused = 0
+        for group in request.resource_spans:
+            resource = group.resource.SerializeToString()
+            by_trace: defaultdict[bytes, list[Span]] = defaultdict(list)
+            for scope in group.scope_spans:
+                for span in scope.spans:
+                    self.received.spans += 1
+                    if (
+                        len(span.trace_id) != 16
+                        or len(span.span_id) != 8
+                        or (len(span.attributes) > 8 and span.ByteSize() > MAX_ITEM_BYTES)
+                    ):
+                        refused += 1
+                    else:
+                        by_trace[span.trace_id].append(span)
+            chunks += [self._chunk(trace, resource, spans) for trace, spans in by_trace.items()]
+        self.received.refused += refused
+        return refused + self._store.offer(chunks)
+
+    def take_lines(self, request: logs_service_pb2.ExportLogsServiceRequest) -> int:
+        """Takes log lines; tells how many were not taken."""
+        chunks: list[Chunk] = []
+        refused = 0
+        for group in request.resource_logs:
+            resource = group.resource.SerializeToString()
+            by_trace: defaultdict[bytes, list[LogRecord]] = defaultdict(list)
+            for scope in group.scope_logs:
+                for record in scope.log_records:
+                    self.received.lines += 1
+                    if len(record.trace_id) != 16 or record.ByteSize() > MAX_ITEM_BYTES:
+                        refused += 1
+                    else:
+                        by_trace[record.trace_id].append(record)
+            for trace, records in by_trace.items():
+                times = [r.time_unix_nano or r.observed_time_unix_nano for r in records]
+                data = ScopeLogs(log_records=records).SerializeToString()
+                chunks.append(
+                    Chunk(trace, LOGS, resource, data, len(records), min(times), max(times), USUAL)
+                )
+        self.received.refused += refused
+        return refused + self._store.offer(chunks)
+
+    def _chunk(self, trace: bytes, resource: bytes, spans: list[Span]) -> Chunk:
+        rank = USUAL
+        for span in spans:
+            if span.status.code == _ERROR:
+                rank = FAILED
+            elif not span.parent_span_id and rank < SLOW and self._usual.is_slow(span):
+                rank = SLOW
+        return Chunk(
+            trace,
+            SPANS,
+            resource,
+            ScopeSpans(spans=spans).SerializeToString(),
+            len(spans),
+            min(_clamped(span.start_time_unix_nano) for span in spans),
+            max(_clamped(span.end_time_unix_nano) for span in spans),
+            rank,
+        )
+
+
+class _Usual:
+    """How long root spans of a name usually take."""
+
+    def __init__(self) -> None:
+        self._means: OrderedDict[str, float] = OrderedDict()
+
+    def is_slow(self, span: Span) -> bool:
+        """Tells whether a root span took much longer than usual; takes note of it."""
+        took = max(0, span.end_time_unix_nano - span.start_time_unix_nano)
+        mean = self._means.get(span.name)
+        self._means[span.name] = float(took) if mean is None else mean + (took - mean) / 16
+        self._means.move_to_end(span.name)
+        if len(self._means) > _NAMES:
+            self._means.popitem(last=False)
+        return mean is not None and took > _SLOW_NS and took > _SLOW_FACTOR * mean
+
+
+class _Traces(trace_service_pb2_grpc.TraceServiceServicer):
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+
+    async def Export(  # noqa: N802 - the name on the wire
+        self, request: trace_service_pb2.ExportTraceServiceRequest, _context: Any
+    ) -> trace_service_pb2.ExportTraceServiceResponse:
+        dropped = self._receiver.take_spans(request)
+        _forward(self._receiver, "traces", request)
+        answer = trace_service_pb2.ExportTraceServiceResponse()
+        if dropped:
+            answer.partial_success.rejected_spans = dropped
+        return answer
+
+
+class _Logs(logs_service_pb2_grpc.LogsServiceServicer):
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+
+    async def Export(  # noqa: N802 - the name on the wire
+        self, request: logs_service_pb2.ExportLogsServiceRequest, _context: Any
+    ) -> logs_service_pb2.ExportLogsServiceResponse:
+        dropped = self._receiver.take_lines(request)
+        _forward(self._receiver, "logs", request)
+        answer = logs_service_pb2.ExportLogsServiceResponse()
+        if dropped:
+            answer.partial_success.rejected_log_records = dropped
+        return answer
+
+
+class _Points(metrics_service_pb2_grpc.MetricsServiceServicer):
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+
+    async def Export(  # noqa: N802 - the name on the wire
+        self, request: metrics_service_pb2.ExportMetricsServiceRequest, _context: Any
+    ) -> metrics_service_pb2.ExportMetricsServiceResponse:
+        self._receiver.received.points += self._receiver.metrics.take(request)
+        _forward(self._receiver, "metrics", request)
+        return metrics_service_pb2.ExportMetricsServiceResponse()
+
+
+def _forward(receiver: Receiver, kind: str, request: Any) -> None:
+    if receiver.forwarder is not None:
+        receiver.forwarder.offer(kind, request)
+
+
+def _clamped(time_ns: int) -> int:
+    """Gives a time that SQLite can hold."""
+    return min(time_ns, 2**63 - 1)

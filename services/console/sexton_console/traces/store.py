@@ -1,0 +1,361 @@
+"""Keeps spans and logs in SQLite: one file, one thread, bounds by bytes, by age and by trace.
+
+What came in is kept as it came, grouped by trace; it is decoded only when somebody looks. Where
+room is needed the oldest usual traces go first, then the slow ones, then the failed ones. A trace
+is one unit: it is there as far as it came in, or gone as a whole.
+
+Nobody waits for the disk: what comes faster than it is written is dropped and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final, TypeVar
+
+import structlog
+
+from sexton_console.traces.decode import log_lines, spans_in
+from sexton_console.traces.model import LOGS, SPANS, Chunk, LogLine, Span
+
+Result = TypeVar("Result")
+
+MAX_TRACE_BYTES: Final = 16 * 1024 * 1024
+MAX_TRACE_ITEMS: Final = 20_000
+"""Spans and lines of one trace; further ones are dropped."""
+MAX_WAITING_BYTES: Final = 32 * 1024 * 1024
+"""Taken in and not written yet."""
+_OVERHEAD_BYTES: Final = 120
+"""Of a chunk in the file, beside its data."""
+_ROOM: Final = 0.95
+"""Eviction ends at this part of the bound, so that it need not begin again at once."""
+_EVICTED_AT_ONCE: Final = 500
+_SWEEP_S: Final = 60.0
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS resources (
+  id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, data BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS chunks (
+  id INTEGER PRIMARY KEY, trace BLOB NOT NULL, kind INTEGER NOT NULL,
+  resource INTEGER NOT NULL, data BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS chunks_by_trace ON chunks (trace);
+CREATE TABLE IF NOT EXISTS traces (
+  trace BLOB PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL,
+  bytes INTEGER NOT NULL, items INTEGER NOT NULL, rank INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS traces_to_evict ON traces (rank, last);
+"""
+_FORMAT: Final = 1
+
+_COUNT: Final = """
+INSERT INTO traces (trace, first, last, bytes, items, rank) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (trace) DO UPDATE SET
+  first = min(first, excluded.first), last = max(last, excluded.last),
+  bytes = bytes + excluded.bytes, items = items + excluded.items, rank = max(rank, excluded.rank)
+RETURNING bytes, items
+"""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How much is kept, and how long."""
+
+    max_bytes: int
+    keep_s: float
+    keep_failed_s: float
+    """Of traces that are failed or slow."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """What became of what came in, in spans and lines."""
+
+    stored: int = 0
+    dropped_busy: int = 0
+    """The disk was slower than what came."""
+    dropped_large: int = 0
+    """Their trace had reached its bound."""
+    dropped_failed: int = 0
+    """They could not be written."""
+    evicted_traces: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What is kept."""
+
+    traces: int
+    used_bytes: int
+    max_bytes: int
+    oldest_ns: int | None
+
+
+class TraceStore:
+    """A part of the console's lifecycle. Its methods are for the loop; SQLite has a thread."""
+
+    def __init__(
+        self, path: Path, bounds: Bounds, *, wall_ns: Callable[[], int] = time.time_ns
+    ) -> None:
+        self.counters = Counters()
+        self._path = path
+        self._bounds = bounds
+        self._wall_ns = wall_ns
+        self._thread = ThreadPoolExecutor(1, "traces")
+        self._file: _File | None = None
+        self._waiting_bytes = 0
+        self._sweeping: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Opens the file. One that can't be read is put aside: better without a past."""
+        self._file = await self._do(lambda: _open(self._path, self._bounds, self.counters))
+        self._sweeping = asyncio.create_task(self._sweep(), name="sweep-traces")
+
+    async def stop(self) -> None:
+        """Writes what waits, and closes. Idempotent."""
+        sweeping, self._sweeping = self._sweeping, None
+        if sweeping is None or self._file is None:
+            return
+        sweeping.cancel()
+        await asyncio.gather(sweeping, return_exceptions=True)
+        await self._do(self._file.close)
+        self._thread.shutdown()
+
+    def offer(self, chunks: Sequence[Chunk]) -> int:
+        """Takes chunks to be written soon; tells how many spans and lines were dropped instead."""
+        count = sum(chunk.items for chunk in chunks)
+        size = sum(len(chunk.data) for chunk in chunks)
+        file = self._file
+        if file is None or self._waiting_bytes + size > MAX_WAITING_BYTES:
+            self.counters.dropped_busy += count
+            return count
+        if chunks:
+            self._waiting_bytes += size
+            written = self._thread.submit(file.write, chunks)
+            loop = asyncio.get_running_loop()
+            written.add_done_callback(
+                lambda done: loop.call_soon_threadsafe(self._written, size, done.exception())
+            )
+        return 0
+
+    async def flush(self) -> None:
+        """Waits until everything that was offered is written."""
+        await self._do(lambda: None)
+
+    async def spans(self, trace: bytes) -> list[Span]:
+        """Gives the spans of a trace by their start."""
+        rows = await self._read(lambda file: file.chunks(trace, SPANS))
+        found = [span for _, resource, data in rows for span in spans_in(resource, data)]
+        return sorted(found, key=lambda span: (span.start, -span.end))
+
+    async def lines(self, trace: bytes, *, after: int = 0, limit: int = 10_000) -> list[LogLine]:
+        """Gives the log lines of a trace in the order in which they came, at most so many.
+
+        `after` is the `cursor` of the last line that is known.
+        """
+        rows = await self._read(lambda file: file.chunks(trace, LOGS, after >> 20))
+        found = [
+            line
+            for number, resource, data in rows
+            for line in log_lines(resource, data, number)
+            if line.cursor > after
+        ]
+        return found[:limit]
+
+    async def usage(self) -> Usage:
+        """Tells how much is kept."""
+        return await self._read(lambda file: file.usage())
+
+    async def sweep_once(self) -> int:
+        """Removes what is too old; tells how many traces went."""
+        now = self._wall_ns()
+        return await self._read(lambda file: file.sweep(now))
+
+    def _written(self, size: int, error: BaseException | None) -> None:
+        self._waiting_bytes -= size
+        if error is not None:
+            _log.error("Traces could not be written.", action="write_traces", reason=str(error))
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            try:
+                await self.sweep_once()
+            except sqlite3.Error as error:
+                _log.error("Old traces could not be removed.", action="sweep", reason=str(error))
+
+    async def _read(self, work: Callable[[_File], Result]) -> Result:
+        file = self._file
+        assert file is not None, "it is started before it is asked"
+        return await self._do(lambda: work(file))
+
+    async def _do(self, work: Callable[[], Result]) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+class _File:
+    """The file, in its thread."""
+
+    def __init__(self, connection: sqlite3.Connection, bounds: Bounds, counters: Counters) -> None:
+        self._sql = connection
+        self._bounds = bounds
+        self._counters = counters
+        self._resources: dict[bytes, int] = {}
+        self._used: int = connection.execute("SELECT total(bytes) FROM traces").fetchone()[0]
+
+    def close(self) -> None:
+        self._sql.close()
+
+    def write(self, chunks: Sequence[Chunk]) -> None:
+        """Writes chunks in one transaction, then makes room."""
+        used, stored, large = self._used, 0, 0
+        try:
+            with self._sql:
+                for chunk in chunks:
+                    size = len(chunk.data) + _OVERHEAD_BYTES
+                    if self._write(chunk, size):
+                        used += size
+                        stored += chunk.items
+                    else:
+                        large += chunk.items
+        except sqlite3.Error:
+            self._resources.clear()  # some of them may have been undone
+            self._counters.dropped_failed += sum(chunk.items for chunk in chunks)
+            raise
+        self._used = used
+        self._counters.stored += stored
+        self._counters.dropped_large += large
+        if self._used > self._bounds.max_bytes:
+            self._evict(int(self._bounds.max_bytes * _ROOM))
+
+    def _write(self, chunk: Chunk, size: int) -> bool:
+        row = (chunk.trace, chunk.first, chunk.last, size, chunk.items, chunk.rank)
+        held, items = self._sql.execute(_COUNT, row).fetchone()
+        if held > MAX_TRACE_BYTES or items > MAX_TRACE_ITEMS:
+            self._sql.execute(
+                "UPDATE traces SET bytes = bytes - ?, items = items - ? WHERE trace = ?",
+                (size, chunk.items, chunk.trace),
+            )
+            return False
+        self._sql.execute(
+            "INSERT INTO chunks (trace, kind, resource, data) VALUES (?, ?, ?, ?)",
+            (chunk.trace, chunk.kind, self._resource(chunk.resource), chunk.data),
+        )
+        return True
+
+    def _resource(self, data: bytes) -> int:
+        found = self._resources.get(data)
+        if found is not None:
+            return found
+        digest = blake2b(data, digest_size=16).digest()
+        self._sql.execute(
+            "INSERT OR IGNORE INTO resources (digest, data) VALUES (?, ?)", (digest, data)
+        )
+        row = self._sql.execute("SELECT id FROM resources WHERE digest = ?", (digest,)).fetchone()
+        if len(self._resources) > 10_000:
+            self._resources.clear()
+        self._resources[data] = row[0]
+        return int(row[0])
+
+    def chunks(self, trace: bytes, kind: int, after: int = 0) -> list[tuple[int, bytes, bytes]]:
+        """Gives number, resource and data of a trace's chunks, in the order in which they came."""
+        return self._sql.execute(
+            "SELECT c.id, r.data, c.data FROM chunks c JOIN resources r ON r.id = c.resource "
+            "WHERE c.trace = ? AND c.kind = ? AND c.id >= ? ORDER BY c.id",
+            (trace, kind, after),
+        ).fetchall()
+
+    def usage(self) -> Usage:
+        traces, oldest = self._sql.execute("SELECT count(*), min(first) FROM traces").fetchone()
+        return Usage(
+            traces=traces,
+            used_bytes=self._used,
+            max_bytes=self._bounds.max_bytes,
+            oldest_ns=oldest,
+        )
+
+    def sweep(self, now: int) -> int:
+        """Removes what is older than its bound, and resources that nothing names."""
+        gone = 0
+        usual = now - round(self._bounds.keep_s * 1e9)
+        kept = now - round(self._bounds.keep_failed_s * 1e9)
+        for condition, value in (("rank = 0", usual), ("rank > 0", kept)):
+            while True:
+                rows = self._sql.execute(
+                    f"SELECT trace, bytes FROM traces WHERE {condition} AND last < ? LIMIT ?",  # noqa: S608 - ours
+                    (value, _EVICTED_AT_ONCE),
+                ).fetchall()
+                if not rows:
+                    break
+                self._remove(rows)
+                gone += len(rows)
+        with self._sql:
+            self._sql.execute("DELETE FROM resources WHERE id NOT IN (SELECT resource FROM chunks)")
+        self._resources.clear()
+        return gone
+
+    def _evict(self, wanted: int) -> None:
+        while self._used > wanted:
+            rows = self._sql.execute(
+                "SELECT trace, bytes FROM traces ORDER BY rank, last LIMIT ?", (_EVICTED_AT_ONCE,)
+            ).fetchall()
+            if not rows:
+                return
+            taken, size = [], 0
+            for row in rows:
+                if self._used - size <= wanted:
+                    break
+                taken.append(row)
+                size += row[1]
+            self._remove(taken)
+            self._counters.evicted_traces += len(taken)
+
+    def _remove(self, rows: Sequence[tuple[bytes, int]]) -> None:
+        with self._sql:
+            names = [(trace,) for trace, _ in rows]
+            self._sql.executemany("DELETE FROM chunks WHERE trace = ?", names)
+            self._sql.executemany("DELETE FROM traces WHERE trace = ?", names)
+        self._used -= sum(size for _, size in rows)
+
+
+def _open(path: Path, bounds: Bounds, counters: Counters) -> _File:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        return _File(_connect(path), bounds, counters)
+    except sqlite3.DatabaseError as error:
+        aside = path.with_suffix(".unreadable")
+        _log.error(
+            "The traces can't be read; they are put aside.",
+            action="open_traces",
+            reason=str(error),
+            path=str(aside),
+        )
+        path.replace(aside)
+        for suffix in ("-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        return _File(_connect(path), bounds, counters)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level="IMMEDIATE", check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        # A power loss may take the last moments; nothing is ever half there.
+        connection.execute("PRAGMA synchronous = NORMAL")
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version not in (0, _FORMAT):
+            raise sqlite3.DatabaseError(f"format {version} is newer than this console's")
+        connection.executescript(_SCHEMA)
+        connection.execute(f"PRAGMA user_version = {_FORMAT}")
+        connection.commit()
+    except sqlite3.Error:
+        connection.close()
+        raise
+    path.chmod(0o600)
+    return connection

@@ -1,0 +1,1 @@
+"""Pages over HTTP: routes, sessions, actions, live updates."""

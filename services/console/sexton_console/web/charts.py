@@ -1,0 +1,148 @@
+"""Charts as geometry: what is drawn where. The templates make SVG of it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+from sexton_console.mesh.numbers import FAILED, Minute, Seen
+from sexton_console.words import span
+
+WEEKS: Final = 13
+PLOT_WIDTH: Final = 640
+PLOT_HEIGHT: Final = 110
+
+
+class MinuteBar(NamedTuple):
+    """One minute of the chart of what was due and done."""
+
+    x: float
+    start_s: int
+    due: float
+    done: float
+    failed: float
+    due_y: float
+    done_h: float
+    failed_h: float
+
+
+class Minutes(NamedTuple):
+    """The chart of the last hour. Heights are parts of 100."""
+
+    bars: tuple[MinuteBar, ...]
+    highest: float
+
+
+class Dot(NamedTuple):
+    """One run in a plot."""
+
+    x: float
+    y: float
+    state: str
+    run: str
+    value: str
+    ended_s: float
+
+
+class Plot(NamedTuple):
+    """How long runs took and how late they were, oldest on the left, on logarithmic axes."""
+
+    took: tuple[Dot, ...]
+    late: tuple[Dot, ...]
+    took_marks: tuple[tuple[float, str], ...]
+    late_marks: tuple[tuple[float, str], ...]
+
+
+class Day(NamedTuple):
+    """One day of the calendar."""
+
+    week: int
+    weekday: int
+    date: str
+    runs: int
+    failed: int
+    level: int
+    """0 to 4, by runs."""
+
+
+def minutes(found: Sequence[Minute]) -> Minutes:
+    """Draws minutes, the present one last."""
+    highest = max([1.0, *(max(each.due, each.done) for each in found)])
+    return Minutes(
+        tuple(
+            MinuteBar(
+                x=index * 10.0,
+                start_s=each.number * 60,
+                due=each.due,
+                done=each.done,
+                failed=each.failed,
+                due_y=100 - 100 * each.due / highest,
+                done_h=100 * (each.done - each.failed) / highest,
+                failed_h=100 * each.failed / highest,
+            )
+            for index, each in enumerate(found)
+        ),
+        highest,
+    )
+
+
+def plot(runs: Sequence[Seen]) -> Plot:
+    """Draws how long runs took and how late they were."""
+    begun = sorted((run for run in runs if run.started_s), key=lambda run: run.ended_s)
+    took = [max(0.001, run.ended_s - run.started_s) for run in begun]
+    late = [max(0.001, run.started_s - run.due_s) for run in begun]
+    took_dots, took_marks = _dots(begun, took)
+    late_dots, late_marks = _dots(begun, late)
+    return Plot(took_dots, late_dots, took_marks, late_marks)
+
+
+def _dots(
+    runs: Sequence[Seen], values: Sequence[float]
+) -> tuple[tuple[Dot, ...], tuple[tuple[float, str], ...]]:
+    if not values:
+        return (), ()
+    low = math.floor(math.log10(min(values)))
+    high = max(low + 1, math.ceil(math.log10(max(values))))
+
+    def height(value: float) -> float:
+        return PLOT_HEIGHT - 6 - (PLOT_HEIGHT - 12) * (math.log10(value) - low) / (high - low)
+
+    step = (PLOT_WIDTH - 60) / max(1, len(values) - 1)
+    dots = tuple(
+        Dot(
+            x=round(52 + index * step, 1),
+            y=round(height(value), 1),
+            state=run.state,
+            run=run.run,
+            value=span(value),
+            ended_s=run.ended_s,
+        )
+        for index, (run, value) in enumerate(zip(runs, values, strict=True))
+    )
+    marks = tuple(
+        (round(height(10.0**power), 1), span(10.0**power)) for power in range(low, high + 1)
+    )
+    return dots, marks
+
+
+def calendar(runs: Sequence[Seen], now_s: float) -> list[Day]:
+    """Draws the last weeks, day by day in UTC, by how many runs ended."""
+    ended: Counter[str] = Counter()
+    failed: defaultdict[str, int] = defaultdict(int)
+    for run in runs:
+        day = datetime.fromtimestamp(run.ended_s, UTC).date().isoformat()
+        ended[day] += 1
+        failed[day] += run.state in FAILED
+    today = datetime.fromtimestamp(now_s, UTC).date()
+    first = today - timedelta(days=today.weekday() + 7 * (WEEKS - 1))
+    most = max(ended.values(), default=1)
+    days: list[Day] = []
+    for offset in range((today - first).days + 1):
+        date = (first + timedelta(days=offset)).isoformat()
+        count = ended[date]
+        level = math.ceil(4 * count / most) if count else 0
+        days.append(Day(offset // 7, offset % 7, date, count, failed[date], level))
+    return days

@@ -1,0 +1,143 @@
+"""The console's own answers for programs: a run's trace and logs, and the numbers of now."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from sexton.v1 import run_pb2
+from sexton_console.traces.model import LogLine, Span
+from sexton_console.web.desk import Desk, desk_of
+from sexton_console.words import ended, run_name, run_state
+from sexton_runtime.telemetry import parse_traceparent
+
+PAGE: Final = 10_000
+_FOLLOW_S: Final = 0.5
+_AFTERWARDS_S: Final = 2.0
+"""Lines may come in for so long after a run has ended."""
+
+
+def routes() -> list[Route]:
+    """Gives the routes."""
+    run = "/api/runs/{namespace}/{job}/{run}"
+    return [
+        Route(f"{run}/trace", _trace, methods=["GET"]),
+        Route(f"{run}/logs", _logs, methods=["GET"]),
+        Route("/api/now", _now, methods=["GET"]),
+    ]
+
+
+async def _trace(request: Request) -> Response:
+    """Gives the spans of a run's trace."""
+    desk = desk_of(request)
+    _, trace = await _run(desk, request)
+    spans = await desk.traces.spans(trace) if trace else []
+    return JSONResponse({"trace_id": trace.hex(), "spans": [_span(span) for span in spans]})
+
+
+async def _logs(request: Request) -> Response:
+    """Gives the log lines of a run: a JSON object a line, or with `format=text` the lines alone.
+
+    `after`: only lines behind this cursor. `follow=1`: goes on until the run has ended.
+    """
+    desk = desk_of(request)
+    run, trace = await _run(desk, request)
+    given = request.query_params
+    text = given.get("format") == "text"
+    after = int(given["after"]) if given.get("after", "").isdecimal() else 0
+    if given.get("follow") == "1":
+        lines = _follow(desk, run, trace, after)
+        return StreamingResponse(
+            (_text(line) if text else _json(line) async for line in lines),
+            media_type="text/plain" if text else "application/x-ndjson",
+        )
+    found = await desk.traces.lines(trace, after=after, limit=PAGE) if trace else []
+    body = "".join(_text(line) if text else _json(line) for line in found)
+    if text:
+        return PlainTextResponse(body)
+    return Response(body, media_type="application/x-ndjson")
+
+
+async def _now(request: Request) -> Response:
+    """Gives the numbers of the first page."""
+    desk = desk_of(request)
+    desk.follower.somebody_watches()
+    numbers, now_s = desk.follower.numbers, desk.now_s
+    late = numbers.lateness(now_s)
+    return JSONResponse(
+        {
+            "problem": desk.follower.problem,
+            "estimated": numbers.estimated,
+            "minutes": [
+                {"start_s": each.number * 60, "due": each.due, "done": each.done,
+                 "failed": each.failed}
+                for each in numbers.minutes(now_s)
+            ],
+            "lateness_s": {"p50": late.p50, "p95": late.p95, "p99": late.p99},
+            "failures": [
+                {"job": each.job, "kind": each.kind, "message": each.message, "count": each.count,
+                 "last_s": each.last_s, "runs": list(each.runs)}
+                for each in numbers.failures(now_s - 3_600)[:50]
+            ],
+        }
+    )  # fmt: skip
+
+
+async def _follow(desk: Desk, run: run_pb2.Run, trace: bytes, after: int) -> AsyncIterator[LogLine]:
+    left_s = _AFTERWARDS_S
+    while trace:
+        lines = await desk.traces.lines(trace, after=after, limit=PAGE)
+        for line in lines:
+            after = line.cursor
+            yield line
+        if ended(run_state(run.state)):
+            if left_s <= 0:
+                return
+            left_s -= _FOLLOW_S
+        else:
+            run = await desk.api.run(run.name)
+        await asyncio.sleep(_FOLLOW_S)
+
+
+async def _run(desk: Desk, request: Request) -> tuple[run_pb2.Run, bytes]:
+    parts = (request.path_params[name] for name in ("namespace", "job", "run"))
+    run = await desk.api.run(run_name(*parts))
+    context = parse_traceparent(run.traceparent)
+    return run, b"" if context is None else context.trace_id.to_bytes(16)
+
+
+def _span(span: Span) -> dict[str, Any]:
+    return {
+        "span_id": span.span_id,
+        "parent_id": span.parent_id,
+        "name": span.name,
+        "kind": span.kind,
+        "start_ns": span.start,
+        "end_ns": span.end,
+        "service": span.service,
+        "failed": span.failed,
+        "message": span.message,
+        "attributes": span.attributes,
+    }
+
+
+def _json(line: LogLine) -> str:
+    value = {
+        "cursor": line.cursor,
+        "time_ns": line.at,
+        "span_id": line.span_id,
+        "severity": line.severity,
+        "body": line.body,
+        "attributes": line.attributes,
+    }
+    return json.dumps(value, ensure_ascii=False) + "\n"
+
+
+def _text(line: LogLine) -> str:
+    return line.body.rstrip("\n") + "\n"

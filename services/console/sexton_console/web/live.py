@@ -1,0 +1,108 @@
+"""Live updates: a page is rendered again while it is looked at, and sent where it has changed.
+
+One stream of server-sent events per open page. What is sent is the page's own main part, made by
+the same code as the page, so that there is one truth; the browser takes over what differs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.types import Message, Scope
+
+from sexton_console.web.render import PARTIAL
+from sexton_console.web.urls import local_path
+
+MAX_STREAMS: Final = 50
+"""Open pages; further ones are shown, but stand still."""
+EVERY_S: Final = 1.0
+"""Between two looks."""
+_QUIET_S: Final = 15.0
+"""Something is sent at least this often, so that both sides notice when the other is gone."""
+_LONGEST_S: Final = 600.0
+"""Then the browser asks anew, with whatever session it has by then."""
+
+
+class Live:
+    """Streams pages; `site` renders them."""
+
+    def __init__(self, site: Starlette) -> None:
+        self.site = site
+        self.stopping = asyncio.Event()
+        self._open = 0
+
+    async def stream(self, request: Request) -> Response:
+        """Serves `/live?at=PATH`."""
+        at = local_path(request.query_params.get("at", "/"))
+        if self._open >= MAX_STREAMS:
+            return PlainTextResponse("Too many pages are open; reload this one.\n", 503)
+        return StreamingResponse(self._events(request, at), media_type="text/event-stream")
+
+    async def _events(self, request: Request, at: str) -> AsyncIterator[str]:
+        self._open += 1
+        loop = asyncio.get_running_loop()
+        began = said = loop.time()
+        before = b""
+        try:
+            yield "retry: 2000\n\n"
+            while not self.stopping.is_set() and loop.time() - began < _LONGEST_S:
+                body = await self._render(request.scope, at)
+                if body is not None:
+                    digest = hashlib.blake2b(body, digest_size=16).digest()
+                    if digest != before:
+                        before, said = digest, loop.time()
+                        yield _event("main", body.decode())
+                if loop.time() - said > _QUIET_S:
+                    said = loop.time()
+                    yield ": still here\n\n"
+                try:
+                    async with asyncio.timeout(EVERY_S):
+                        await self.stopping.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            self._open -= 1
+
+    async def _render(self, asked: Scope, at: str) -> bytes | None:
+        """Renders the main part of a page; None where it can't be rendered now."""
+        parts = urlsplit(at)
+        scope: dict[str, Any] = {
+            **asked,
+            "path": parts.path,
+            "raw_path": parts.path.encode(),
+            "query_string": parts.query.encode(),
+            "method": "GET",
+            "headers": [*asked["headers"], (b"accept", b"text/plain")],
+            PARTIAL: True,
+        }
+        for name in ("endpoint", "path_params", "app", "router", "state"):
+            scope.pop(name, None)
+        status, body = 0, bytearray()
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            else:
+                body.extend(message.get("body", b""))
+
+        try:
+            await self.site(scope, receive, send)
+        except Exception:  # noqa: BLE001 - the page itself says what is wrong, and is logged
+            return None
+        return bytes(body) if status == 200 else None
+
+
+def _event(name: str, text: str) -> str:
+    lines = "".join(f"data: {line}\n" for line in text.split("\n"))
+    return f"event: {name}\n{lines}\n"

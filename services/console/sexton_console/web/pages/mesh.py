@@ -1,0 +1,94 @@
+"""The control plane: members and their clocks, leases with tokens, store, and telemetry."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from sexton.v1 import scheduler_pb2 as api
+from sexton_console.mesh.api import part
+from sexton_console.otlp.metrics import Key
+from sexton_console.web.desk import desk_of
+from sexton_console.web.pages.now import members_of
+from sexton_console.web.render import render
+from sexton_console.web.shared import shared
+from sexton_runtime import semconv
+
+
+class MemberRow(NamedTuple):
+    """One process."""
+
+    role: str
+    id: str
+    address: str
+    shard: int
+    leading: bool
+    token: int
+    skew_ms: int
+    version: str
+    details: str
+
+
+class Number(NamedTuple):
+    """A number that a service says about itself."""
+
+    kind: str
+    value: float
+
+
+async def show(request: Request) -> Response:
+    """Shows the control plane."""
+    desk = desk_of(request)
+    members, store, usage = await asyncio.gather(
+        members_of(desk), part(shared(desk, "store", 1.0, desk.api.store)), desk.traces.usage()
+    )
+    return render(
+        request,
+        "mesh.html",
+        title="Control plane",
+        section="mesh",
+        live=True,
+        mesh_time=members.mesh_time,
+        members=[_row(member) for member in members.members],
+        store=store,
+        takeovers=desk.watch.takeovers(),
+        usage=usage,
+        received=desk.receiver.received,
+        counters=desk.traces.counters,
+        forwarder=desk.receiver.forwarder,
+        looked_s=desk.follower.looked_s,
+        numbers={
+            "coordinators": _numbers(desk.receiver.metrics.find(semconv.COORDINATOR_EVENTS.name)),
+            "queues": _numbers(desk.receiver.metrics.find(semconv.QUEUE_EVENTS.name)),
+            "workers": _numbers(desk.receiver.metrics.find(semconv.WORKER_EVENTS.name)),
+            "telemetry that was dropped": _numbers(
+                desk.receiver.metrics.find(semconv.SPANS_DROPPED.name)
+            ),
+        },
+    )
+
+
+def _row(member: api.Member) -> MemberRow:
+    return MemberRow(
+        role=api.Member.Role.Name(member.role).removeprefix("ROLE_").lower(),
+        id=member.id,
+        address=member.address,
+        shard=member.shard,
+        leading=member.leading,
+        token=member.token,
+        skew_ms=member.skew_ms,
+        version=member.software_version,
+        details=", ".join(f"{name} {value}" for name, value in sorted(member.details.items())),
+    )
+
+
+def _numbers(found: Iterable[tuple[Key, int, float]]) -> list[Number]:
+    sums: dict[str, float] = {}
+    for key, _, value in found:
+        kind = dict(key.attributes).get(semconv.KIND, "").replace("_", " ")
+        sums[kind] = sums.get(kind, 0.0) + value
+    return [Number(kind, value) for kind, value in sorted(sums.items()) if value]

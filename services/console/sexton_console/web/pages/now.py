@@ -1,0 +1,91 @@
+"""Now: due against done, lateness, failures that look alike, what is late, who leads."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from sexton.v1 import scheduler_pb2 as api
+from sexton_console.mesh.api import part
+from sexton_console.web import charts
+from sexton_console.web.desk import Desk, desk_of
+from sexton_console.web.pages.job import RunRow, run_row
+from sexton_console.web.render import render
+from sexton_console.web.shared import shared
+from sexton_console.words import LIVE_STATES
+
+LIVE: Final = 200
+"""Runs in flight that are looked at for late ones."""
+SHOWN: Final = 12
+LATE_S: Final = 15.0
+"""From here on a start counts as late: what `late_after` is where a job does not say otherwise."""
+FAILURES_S: Final = 3_600.0
+_MEMBERS_S: Final = 2.0
+
+
+async def show(request: Request) -> Response:
+    """Shows how the mesh is now."""
+    desk = desk_of(request)
+    members, store, queues, live = await asyncio.gather(
+        part(shared(desk, "members", _MEMBERS_S, desk.api.members)),
+        part(shared(desk, "store", _MEMBERS_S, desk.api.store)),
+        part(shared(desk, "queues", _MEMBERS_S, desk.api.queues)),
+        part(shared(desk, "live", 1.0, lambda: desk.api.runs(states=LIVE_STATES, size=LIVE))),
+    )
+    numbers = desk.follower.numbers
+    now_s = desk.now_s
+    minutes = numbers.minutes(now_s)
+    running = [run_row(run) for run in live.value.runs] if live.value else []
+    late = [run for run in running if _is_late(run, now_s)]
+    last = minutes[-6:-1]
+    return render(
+        request,
+        "now.html",
+        title="Now",
+        section="now",
+        live=True,
+        members=members,
+        leaders=[member for member in members.value.members if member.leading]
+        if members.value
+        else [],
+        counts=_counts(members.value),
+        store=store,
+        queues=queues,
+        chart=charts.minutes(minutes),
+        due_per_minute=sum(each.due for each in last) / len(last),
+        done_per_minute=sum(each.done for each in last) / len(last),
+        failed_last_hour=sum(each.failed for each in minutes),
+        lateness=numbers.lateness(now_s),
+        estimated=numbers.estimated,
+        failures=numbers.failures(now_s - FAILURES_S)[:SHOWN],
+        late=sorted(late, key=lambda run: run.due)[:SHOWN],
+        late_count=len(late),
+        running=sorted(running, key=lambda run: -run.due)[:SHOWN],
+        running_count=len(running),
+        more_live=bool(live.value and live.value.next_page_token),
+        hour_ago=(desk.now_s - 3_600),
+        counted=numbers.counted,
+        late_after=timedelta(seconds=LATE_S),
+    )
+
+
+def _is_late(run: RunRow, now_s: float) -> bool:
+    started_s = (run.started or now_s * 1e9) / 1e9
+    return started_s - run.due / 1e9 > LATE_S
+
+
+def _counts(answer: api.ListMembersResponse | None) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for member in answer.members if answer is not None else ():
+        word = api.Member.Role.Name(member.role).removeprefix("ROLE_").lower()
+        counts[word] = counts.get(word, 0) + 1
+    return counts
+
+
+async def members_of(desk: Desk) -> api.ListMembersResponse:
+    """Gives the members, as they were at most a moment ago."""
+    return await shared(desk, "members", _MEMBERS_S, desk.api.members)

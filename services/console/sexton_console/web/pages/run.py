@@ -1,0 +1,59 @@
+"""One run: the state rail, the waterfall of its trace under it, its logs, and what it left."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from sexton.v1 import run_pb2
+from sexton_console.traces.rail import rail_of
+from sexton_console.traces.waterfall import pushed_at, waterfall
+from sexton_console.web import definition, query
+from sexton_console.web.desk import desk_of
+from sexton_console.web.render import render
+from sexton_console.web.urls import with_query
+from sexton_console.words import ended, run_name, run_state
+from sexton_runtime.telemetry import parse_traceparent
+
+LINES: Final = 5_000
+"""Log lines that are shown at once."""
+
+
+async def show(request: Request) -> Response:
+    """Shows a run."""
+    desk = desk_of(request)
+    namespace, job, run_id = (request.path_params[name] for name in ("namespace", "job", "run"))
+    run = await desk.api.run(run_name(namespace, job, run_id))
+    state = run_state(run.state)
+    context = parse_traceparent(run.traceparent)
+    trace = b"" if context is None else context.trace_id.to_bytes(16)
+    spans = await desk.traces.spans(trace) if trace else []
+    lines = await desk.traces.lines(trace, limit=LINES) if trace else []
+    now = desk.clock.wall_ns()
+    rail = rail_of(run, now, pushed_at(spans))
+    zone = query.text(request, "zone") or "UTC"
+    return render(
+        request,
+        "run.html",
+        title=run_id,
+        section="runs",
+        live=not ended(state) or now - rail.end < 60_000_000_000,
+        namespace=namespace,
+        job=job,
+        run_id=run_id,
+        run=run,
+        state=state,
+        is_over=ended(state),
+        origin=run_pb2.RunOrigin.Name(run.origin).removeprefix("RUN_ORIGIN_").lower(),
+        rail=rail,
+        falls=waterfall(rail, spans, lines),
+        lines=lines,
+        spans=len(spans),
+        trace=trace.hex(),
+        sampled=context is not None and context.trace_flags.sampled,
+        task=definition.task_lines(run.task),
+        zone=zone,
+        all_lines=with_query(f"/api/runs/{namespace}/{job}/{run_id}/logs", format="text"),
+    )

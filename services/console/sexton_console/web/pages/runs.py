@@ -1,0 +1,66 @@
+"""The list of runs, filtered; paged by the API."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from sexton_console.web import query
+from sexton_console.web.desk import desk_of
+from sexton_console.web.pages.job import run_row
+from sexton_console.web.render import render
+from sexton_console.web.urls import with_query
+from sexton_console.words import (
+    LIVE_STATES,
+    RUN_STATES,
+    job_name,
+    run_state,
+    run_state_number,
+)
+
+PAGE: Final = 100
+GROUPS: Final = {"live": tuple(run_state(number) for number in LIVE_STATES),
+          "bad": ("failed", "timed_out", "lost", "expired")}  # fmt: skip
+
+
+async def show(request: Request) -> Response:
+    """Shows the list."""
+    desk = desk_of(request)
+    state = query.choice(request, "state", (*GROUPS, *RUN_STATES))
+    job = query.text(request, "job")
+    after, before = query.moment(request, "after"), query.moment(request, "before")
+    token = request.query_params.get("page", "")
+    numbers = [run_state_number(word) for word in GROUPS.get(state, (state,)) if word]
+    namespace, slash, short = job.rpartition("/")
+    parent = job_name(namespace if slash else "default", short) if short else ""
+    answer = await desk.api.runs(
+        parent,
+        states=[number for number in numbers if number is not None],
+        after=after,
+        before=before,
+        size=PAGE,
+        token=token,
+    )
+    shown: dict[str, Any] = {
+        "job": job,
+        "state": state,
+        "after": request.query_params.get("after", ""),
+        "before": request.query_params.get("before", ""),
+    }
+    return render(
+        request,
+        "runs.html",
+        title="Runs",
+        section="runs",
+        live=not token,
+        rows=[run_row(run) for run in answer.runs],
+        next_page=with_query("/runs", **shown, page=answer.next_page_token)
+        if answer.next_page_token
+        else "",
+        first=not token,
+        groups=GROUPS,
+        states=RUN_STATES,
+        **shown,
+    )

@@ -1,0 +1,35 @@
+"""Why: for any job and instant, the ordered gates with their values; the same as `sexton why`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from sexton_console.web import query
+from sexton_console.web.desk import desk_of
+from sexton_console.web.render import render
+from sexton_console.words import job_name, zone_of
+
+
+async def show(request: Request) -> Response:
+    """Shows an explanation, or asks what is to be explained."""
+    desk = desk_of(request)
+    wanted = query.text(request, "job")
+    shown: dict[str, Any] = {
+        "job": wanted,
+        "at": request.query_params.get("at", "").strip(),
+        "found": None,
+    }
+    zone = "UTC"
+    if wanted:
+        namespace, slash, short = wanted.rpartition("/")
+        name = job_name(namespace if slash else "default", short)
+        job = await desk.api.job(name)
+        zone = zone_of(job.spec)
+        moment = query.moment(request, "at", zone) or datetime.fromtimestamp(desk.now_s, UTC)
+        shown["found"] = await desk.api.explain(name, moment)
+        shown |= {"namespace": namespace if slash else "default", "short": short}
+    return render(request, "why.html", title="Why", section="why", zone=zone, **shown)

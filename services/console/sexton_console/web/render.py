@@ -1,0 +1,141 @@
+"""Pages from templates: everything that is put into one is escaped, unless we made it ourselves."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import unicodedata
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from sexton_console import words
+from sexton_console.web import times, urls
+from sexton_console.web.desk import desk_of
+
+STATIC: Final = Path(__file__).with_name("static")
+PARTIAL: Final = "sexton.partial"
+"""In a request's scope: only what changes is rendered, for a live update."""
+
+_ESCAPE_SEQUENCE: Final = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_]|\][^\x07\x1b]*(?:\x07|\x1b\\))"
+)
+_MARKED: Final = {
+    "failed", "timed_out", "lost", "expired", "succeeded", "running", "waiting", "retrying",
+    "cancelling", "terminating", "cancelled", "terminated", "assigned", "started", "returned",
+    "fired", "skipped", "missed", "dropped", "excluded", "buffered", "due", "forecast", "paused",
+    "active", "connected", "draining", "leading", "standby",
+}  # fmt: skip
+
+
+def render(request: Request, template: str, *, status: int = 200, **context: Any) -> HTMLResponse:
+    """Gives a page. `live`: whether it is kept up to date; `title` and `section` name it."""
+    desk = desk_of(request)
+    session = request.scope.get("session")
+    shown = {
+        "partial": bool(request.scope.get(PARTIAL)),
+        "request": request,
+        "session": session,
+        "token": desk.sessions.form_token(session) if session else "",
+        "address": request.url.path + (f"?{request.url.query}" if request.url.query else ""),
+        "problem": desk.follower.problem,
+        "now": desk.clock.wall_ns(),
+        "live": False,
+        "section": "",
+    } | context
+    text = environment().get_template(template).render(shown)
+    return HTMLResponse(text, status_code=status)
+
+
+@cache
+def environment() -> Environment:
+    """Makes the environment of all templates, once."""
+    made = Environment(
+        loader=PackageLoader("sexton_console", "web/templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals.update(
+        when=times.when,
+        iso=times.iso,
+        span=words.span,
+        with_query=urls.with_query,
+        job_url=urls.job_url,
+        run_url=urls.run_url,
+        run_url_of=urls.run_url_of,
+        static=static_url,
+        mark=mark,
+        zip=zip,
+        round=round,
+        min=min,
+        max=max,
+    )
+    made.filters.update(number=number, bytes=byte_count, output=output_text, pretty=pretty_json)
+    return made
+
+
+@cache
+def static_url(name: str) -> str:
+    """Gives the address of a file of ours, which changes with its content."""
+    digest = hashlib.blake2b((STATIC / name).read_bytes(), digest_size=6).hexdigest()
+    return f"/static/{name}?v={digest}"
+
+
+def mark(state: str, *, alone: bool = False) -> Markup:
+    """Gives a state: its shape in its colour, and its word. Never by colour alone."""
+    shape = state if state in _MARKED else "unknown"
+    word = state.replace("_", " ")
+    svg = Markup(
+        '<svg class="mark s-{0}" viewBox="0 0 16 16" aria-hidden="true"><use href="#m-{0}"/></svg>'
+    ).format(shape)
+    if alone:
+        return Markup(
+            '<span class="state" title="{0}">{1}<span class="unseen">{0}</span></span>'
+        ).format(word, svg)
+    return Markup('<span class="state s-{}">{}{}</span>').format(shape, svg, word)
+
+
+def number(value: float) -> str:
+    """Gives a number with groups of three, whole where it is large."""
+    if isinstance(value, int) or value >= 100 or value == int(value):
+        return f"{round(value):,}".replace(",", "\u202f")
+    return f"{value:.1f}"
+
+
+def byte_count(value: float) -> str:
+    """Gives a number of bytes for people."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+def output_text(text: str) -> str:
+    """Gives what a task wrote, as text: colours and cursor movements go, other controls show."""
+    plain = _ESCAPE_SEQUENCE.sub("", text).replace("\r\n", "\n")
+    return "".join(_visible(c) for c in plain)
+
+
+def pretty_json(text: str) -> str:
+    """Gives JSON indented; as it is where it is none."""
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _visible(character: str) -> str:
+    if character in "\n\t" or character.isprintable():
+        return character
+    if unicodedata.category(character) == "Cc":
+        return chr(0x2400 + ord(character)) if ord(character) < 0x20 else "\u2421"
+    return f"\\u{ord(character):04x}"

@@ -1,0 +1,139 @@
+"""Who may look, and who may act: sessions in a signed cookie, and tokens against forged forms.
+
+A session is `role.expiry.nonce.signature`, signed with a key that is made of the mesh's client
+secret: it survives a restart of the console and ends when that secret is changed. Nothing of it is
+stored. A ticket is a login for one use within minutes, for a link that a terminal prints.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+COOKIE: Final = "sexton_session"
+SESSION_S: Final = 7 * 86_400
+"""How long a login lasts."""
+TICKET_S: Final = 900
+"""How long a printed link lets in."""
+_MAX_USED: Final = 10_000
+"""Tickets that are remembered as used; older ones have run out long before."""
+_NONCE_BYTES: Final = 12
+
+
+class Access(StrEnum):
+    """What a session lets do."""
+
+    OPERATOR = "operator"
+    """Everything that the API lets its clients do."""
+    READER = "reader"
+    """Looking only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A browser, or a program, that is known."""
+
+    access: Access
+    nonce: str
+    """What the tokens of its forms are made of; empty: a program, which has no forms."""
+
+    @property
+    def may_act(self) -> bool:
+        """Tells whether it may change anything."""
+        return self.access is Access.OPERATOR
+
+
+class Sessions:
+    """Makes and reads sessions."""
+
+    def __init__(self, client_secret: str, reader_secret: str, *, read_only: bool) -> None:
+        """With no secret at all everybody who reaches the console is let in."""
+        secret = client_secret or reader_secret
+        self.open: Final = not secret
+        self._client_secret = client_secret
+        self._reader_secret = reader_secret
+        self._read_only = read_only or (bool(reader_secret) and not client_secret)
+        self._key = session_key(secret) if secret else secrets.token_bytes(32)
+        self._used: OrderedDict[str, None] = OrderedDict()
+
+    def access_of(self, secret: str) -> Access | None:
+        """Gives what a secret lets do; None: it is none of ours."""
+        # Both are compared, so that the time taken tells nothing about either.
+        client = bool(self._client_secret) and _same(secret, self._client_secret)
+        reader = bool(self._reader_secret) and _same(secret, self._reader_secret)
+        if client:
+            return self._bounded(Access.OPERATOR)
+        return Access.READER if reader else None
+
+    def begin(self, access: Access, now_s: float) -> str:
+        """Gives the cookie of a new session."""
+        body = f"{access.value}.{int(now_s) + SESSION_S}.{secrets.token_hex(_NONCE_BYTES)}"
+        return f"{body}.{_sign(self._key, 'session', body)}"
+
+    def read(self, cookie: str, now_s: float) -> Session | None:
+        """Gives the session of a cookie; None where it is none, or over."""
+        body, _, signature = cookie.rpartition(".")
+        parts = body.split(".")
+        if len(parts) != 3 or not _same(signature, _sign(self._key, "session", body)):
+            return None
+        access, expiry, nonce = parts
+        if not expiry.isdecimal() or int(expiry) < now_s:
+            return None
+        return Session(self._bounded(Access(access)), nonce)
+
+    def of_secret(self, secret: str) -> Session | None:
+        """Gives the session of a program that sends the secret itself."""
+        access = self.access_of(secret)
+        return None if access is None else Session(access, "")
+
+    def everybody(self) -> Session:
+        """Gives the session of whoever comes, where no secret is set."""
+        return Session(self._bounded(Access.OPERATOR), "everybody")
+
+    def use_ticket(self, ticket: str, now_s: float) -> Access | None:
+        """Gives what a ticket lets do, once; None where it is none, used or over."""
+        body, _, signature = ticket.rpartition(".")
+        expiry, _, nonce = body.partition(".")
+        if self.open or not _same(signature, _sign(self._key, "ticket", body)):
+            return None
+        if not expiry.isdecimal() or int(expiry) < now_s or nonce in self._used:
+            return None
+        self._used[nonce] = None
+        if len(self._used) > _MAX_USED:
+            self._used.popitem(last=False)
+        return self._bounded(Access.OPERATOR)
+
+    def form_token(self, session: Session) -> str:
+        """Gives what a form of this session must carry."""
+        return _sign(self._key, "form", session.nonce)
+
+    def form_is_ours(self, session: Session, token: str) -> bool:
+        """Tells whether a form comes from a page that this session was shown."""
+        return bool(session.nonce) and _same(token, self.form_token(session))
+
+    def _bounded(self, access: Access) -> Access:
+        return Access.READER if self._read_only else access
+
+
+def session_key(client_secret: str) -> bytes:
+    """Gives the key of sessions and tickets."""
+    return hmac.digest(client_secret.encode(), b"sexton console sessions", "sha256")
+
+
+def make_ticket(client_secret: str, now_s: float) -> str:
+    """Makes a ticket; whoever holds the client secret can."""
+    body = f"{int(now_s) + TICKET_S}.{secrets.token_hex(_NONCE_BYTES)}"
+    return f"{body}.{_sign(session_key(client_secret), 'ticket', body)}"
+
+
+def _sign(key: bytes, purpose: str, body: str) -> str:
+    return hmac.new(key, f"{purpose}:{body}".encode(), hashlib.sha256).hexdigest()
+
+
+def _same(one: str, other: str) -> bool:
+    return hmac.compare_digest(one.encode(), other.encode())

@@ -1,0 +1,46 @@
+// What a browser adds to pages that work without it: live updates, times in the viewer's zone, keys.
+
+import { morph } from "./morph.js";
+import { dress, switchZone } from "./times.js";
+import { listen } from "./keys.js";
+
+const main = document.getElementById("main");
+const alive = document.querySelector("[data-alive]");
+
+function follow() {
+  const at = main.dataset.live;
+  if (!at) return;
+  const stream = new EventSource("/live?at=" + encodeURIComponent(at));
+  const show = (word, on) => {
+    alive.className = "alive " + (on ? "on" : "off");
+    alive.lastElementChild.textContent = word;
+  };
+  stream.addEventListener("open", () => show("live", true));
+  stream.addEventListener("error", () => show("not connected", false));
+  stream.addEventListener("main", (event) => {
+    const fresh = new DOMParser().parseFromString(event.data, "text/html").body;
+    const log = main.querySelector(".log");
+    const atEnd = log && log.scrollTop + log.clientHeight > log.scrollHeight - 40;
+    morph(main, fresh);
+    dress(main);
+    if (atEnd) main.querySelector(".log").scrollTop = 1e9;
+  });
+  // A page that nobody sees costs the mesh nothing.
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) { stream.close(); show("asleep", false); } else if (stream.readyState === 2) follow();
+  }, { once: true });
+}
+
+document.addEventListener("click", async (event) => {
+  const copy = event.target.closest("[data-copy]");
+  if (copy) {
+    await navigator.clipboard.writeText(copy.previousElementSibling.textContent);
+    document.querySelector("[data-announce]").textContent = copy.textContent = "Copied";
+    setTimeout(() => { copy.textContent = "Copy"; }, 1500);
+  }
+  if (event.target.closest("[data-zone-switch]")) switchZone();
+});
+
+dress(document);
+listen();
+follow();
