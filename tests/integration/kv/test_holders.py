@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import signal
 import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from integration.kv.processes import RestartableStore, client_of, holder, python
-
-REPOSITORY = Path(__file__).parents[3]
 
 
 class Write(NamedTuple):
@@ -82,16 +79,3 @@ def writes(log: Path) -> list[Write]:
     """Reads what has been written so far; a line that is being written is left out."""
     lines = log.read_text().splitlines(keepends=True) if log.exists() else []
     return [Write(*map(int, line.split())) for line in lines if line.endswith("\n")]
-
-
-@pytest.mark.slow
-def test_the_demo_goes_as_told() -> None:
-    with python(str(REPOSITORY / "demos" / "lease_takeover.py")) as demo:
-        told, complaints = demo.communicate(timeout=60)
-        assert demo.returncode == 0, complaints
-    assert told.splitlines()[1:3] == [
-        "The first process acquired the lease 'demo/bell'. Its fencing token is 1:",
-        "the revision of the commit that created the lease. The second process stands by.",
-    ]
-    assert told.splitlines()[-1] == "The store has stopped. Nothing is left behind."
-    assert sys.executable not in told
