@@ -10,6 +10,7 @@ from sexton_cli.commands import apply as apply
 from sexton_cli.commands import backup as backup
 from sexton_cli.commands import bench as bench
 from sexton_cli.commands import clock as clock
+from sexton_cli.commands import console as console
 from sexton_cli.commands import coordinator as coordinator
 from sexton_cli.commands import demo as demo
 from sexton_cli.commands import doctor as doctor
@@ -30,7 +31,7 @@ from sexton_cli.commands import worker as worker
 _MODULES = (
     *(up, apply, jobs, runs),
     *(preview, simulate, schema, demo),
-    *(store, queue, coordinator, worker),
+    *(store, queue, coordinator, worker, console),
     *(health, secrets, doctor, backup, clock, bench),
     *(history, verify),
 )
