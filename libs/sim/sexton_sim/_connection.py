@@ -93,6 +93,8 @@ class Connection:
         self.client_open = True
         self.server_open = True
         self.going_away = False
+        self.vanished = False
+        """Half open: it carries nothing any more, and neither end has been told."""
         self.exchanges: dict[int, Exchange] = {}
         self._owner = owner
         self._number = network.number()
@@ -102,11 +104,24 @@ class Connection:
 
     def silent(self) -> bool:
         """Tells whether a ping sent now would stay unanswered."""
-        if self.out.cut or self.back.cut:
+        if self.vanished or self.out.cut or self.back.cut:
             return True
         if self.server_open:
             return not self.server.endpoint.responsive
         return self.network.is_dark(self.address)
+
+    def client_silent(self) -> bool:
+        """Tells whether a ping of the server's would stay unanswered."""
+        if self.vanished or self.out.cut or self.back.cut:
+            return True
+        if self.client_open:
+            return not self.client.responsive
+        return self.network.is_off(self.client.name)
+
+    def ping_client(self) -> None:
+        """Asks the client for a sign of life, as `ping` does the server."""
+        if not self.client_open and not self.client_silent():
+            self.fail_server()
 
     def ping(self) -> None:
         """Asks for a sign of life: a machine that has forgotten the connection resets it."""
@@ -150,17 +165,27 @@ class Connection:
         """The server's machine is gone without a word: the client finds out by itself."""
         self.server_open = False
 
+    def power_off_client(self) -> None:
+        """The client's machine is gone without a word: the server finds out by itself."""
+        self.client_open = False
+
     def refuse(self) -> None:
         """Answers a frame for a connection that the server's machine does not know, if it is up."""
         if not self.network.is_dark(self.address):
             self._control(self.back, self._back_pipe, self.fail_client, "connection reset by peer")
+
+    def refuse_reply(self) -> None:
+        """Answers a frame for a connection that the client's machine does not know, if it is up."""
+        if not self.network.is_off(self.client.name):
+            self._control(self.out, self._out_pipe, self.fail_server)
 
     def done(self, exchange: Exchange) -> None:
         """Forgets a call that both ends have finished."""
         self.exchanges.pop(exchange.number, None)
 
     def _control(self, link: Link, pipe: Pipe, action: Callable[..., None], *args: object) -> None:
-        self.network.send(link, pipe, action, args, lambda: False)
+        if not self.vanished:
+            self.network.send(link, pipe, action, args, lambda: False)
 
     def _forget(self) -> None:
         if not self.client_open and not self.server_open:
@@ -258,9 +283,16 @@ class Exchange:
             return
         network = connection.network
         network.observe(what, connection.out, self._head.method, payload)
-        network.send(
-            connection.out, self._out_pipe, self._at_server, (what, args), self._given_up, ghost
-        )
+        if not connection.vanished:
+            network.send(
+                connection.out,
+                self._out_pipe,
+                self._at_server,
+                (what, args),
+                self._given_up,
+                ghost,
+                lambda: connection.server_open,
+            )
 
     def _haunt(self) -> None:
         """Delivers the request to whoever has the address now; its reply goes nowhere."""
@@ -279,6 +311,8 @@ class Exchange:
         if not connection.server_open:
             if connection.client_open and what != "reset":
                 connection.refuse()
+            return
+        if connection.vanished:
             return
         if self._breaks(connection, connection.out):
             connection.fail_server()
@@ -302,23 +336,30 @@ class Exchange:
             return
         network = connection.network
         network.observe(what, connection.back, self._head.method, payload)
-        network.send(
-            connection.back,
-            self._back_pipe,
-            self._at_client,
-            (what, args),
-            lambda: not connection.server_open,
-        )
+        if not connection.vanished:
+            network.send(
+                connection.back,
+                self._back_pipe,
+                self._at_client,
+                (what, args),
+                lambda: not connection.server_open,
+                None,
+                lambda: connection.client_open,
+            )
 
     def _at_client(self, what: str, args: tuple[Any, ...]) -> None:
         connection, client = self._connection, self.client
-        if connection is None or not connection.client_open:
+        if connection is None:
+            return
+        if not connection.client_open:
+            if connection.server_open:
+                connection.refuse_reply()
             return
         if what not in {"headers", "message"}:
             connection.done(self)
-        if client is None or not connection.client.alive:
+        if client is None or not connection.client.alive or connection.vanished:
             return
-        if self._breaks(connection, connection.back):
+        if self._breaks(connection, connection.back, what):
             client.on_lost(Status(grpc.StatusCode.UNAVAILABLE, "connection reset by peer"))
             connection.fail_client("connection reset by peer")
         elif what == "refused":
@@ -333,7 +374,11 @@ class Exchange:
         else:
             client.on_status(*args)
 
-    def _breaks(self, connection: Connection, link: Link) -> bool:
+    def _breaks(self, connection: Connection, link: Link, reply: str = "") -> bool:
+        if link.breaks is not None and reply:
+            strike, link.breaks = link.breaks, None
+            strike()
+            return True
         reset_p = link.profile.reset_p
         if reset_p == 0.0 or reset_p <= connection.network.random.random():
             return False

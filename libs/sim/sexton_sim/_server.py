@@ -11,6 +11,7 @@ import grpc
 from grpc import aio
 
 from sexton_sim._server_call import ServerCall
+from sexton_sim._subchannel import ChannelSettings
 from sexton_sim._wire import MAX_METADATA_BYTES, CallDetails, Status, metadata_bytes, too_large
 from sexton_sim.network import Endpoint, Network
 
@@ -25,11 +26,12 @@ class SimServer(aio.Server):
         self,
         network: Network,
         interceptors: Sequence[aio.ServerInterceptor],
-        max_message_bytes: int,
+        settings: ChannelSettings,
     ) -> None:
         self.network = network
         self.endpoint = Endpoint.of_caller()
-        self.max_message_bytes = max_message_bytes
+        self.max_message_bytes = settings.max_message_bytes
+        self._settings = settings
         self.listening = False
         self._interceptors = tuple(interceptors)
         self._generic: list[grpc.GenericRpcHandler] = []
@@ -111,6 +113,24 @@ class SimServer(aio.Server):
         """Takes a connection."""
         self._connections = [it for it in self._connections if it.server_open]
         self._connections.append(connection)
+        self.endpoint.later(self._settings.keepalive_time_s, self._watch, connection)
+
+    def _watch(self, connection: Connection) -> None:
+        """Pings the client now and then, whether or not there are calls."""
+        connection.ping_client()
+        if not connection.server_open:
+            return
+        settings = self._settings
+        if connection.client_silent():
+            self.endpoint.later(settings.keepalive_timeout_s, self._ping, connection)
+        else:
+            self.endpoint.later(settings.keepalive_time_s, self._watch, connection)
+
+    def _ping(self, connection: Connection) -> None:
+        if connection.server_open and connection.client_silent():
+            connection.fail_server()
+        else:
+            self._watch(connection)
 
     def open(self, exchange: Exchange) -> None:
         """Begins a call."""

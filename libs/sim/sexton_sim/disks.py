@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from sexton_sim.history import Recorder
 from sexton_sim.process import PROCESS
+from sexton_store import cluster
 from sexton_store.disk import DiskFailedError, DiskUsage, View, WriteBatch
 from sexton_store.memory_disk import UNBOUNDED_BYTES, MemoryDisk
 
@@ -27,18 +28,21 @@ class SimDisk:
         """Added to each write at most: a disk that is busy."""
         self.injected: Counter[str] = Counter()
         self.views_open = 0
-        self.before_durable: Callable[[], None] | None = None
-        self.after_durable: Callable[[], None] | None = None
+        self.on_step: Callable[[str, WriteBatch], bool] = lambda _when, _batch: False
+        """Told before and after a step is durable; tells whether it struck somebody down."""
         self._random = random.Random(f"disk-{seed}")  # noqa: S311 - determinism is the point
         self._recorder = recorder
         self._now_ns = now_ns
         self._disk = MemoryDisk(reserve_bytes=RESERVE_BYTES)
         self._begun_ns = 0
+        self._jammed = False
         self._failing: bool | None = None
+        self._failed: Callable[[], None] = lambda: None
 
     def open(self) -> SimDiskHandle:
         """Gives the disk to the process that runs now; earlier ones can't reach it any more."""
         self._disk = self._disk.crash()
+        self._disk.jammed = self._jammed
         self._disk.before_durable = self._before
         self._disk.before_return = self._after
         self.views_open = 0
@@ -52,31 +56,59 @@ class SimDisk:
         """Gives all the room in the world."""
         self._disk.capacity_bytes = UNBOUNDED_BYTES
 
-    def fail_next(self, *, with_effect: bool) -> None:
-        """Makes the next step's outcome unknown to the store."""
-        self._failing = with_effect
+    def jam(self) -> None:
+        """Refuses every step: others have filled the disk to the last byte."""
+        self._jammed = self._disk.jammed = True
+
+    def clear(self) -> None:
+        """Ends what `jam` began."""
+        self._jammed = self._disk.jammed = False
+
+    def fail_next(self, *, with_effect: bool, strike: Callable[[], None]) -> None:
+        """Makes the next step's outcome unknown to the store; tells when it is so."""
+        self._failing, self._failed = with_effect, strike
+
+    def backup(self) -> MemoryDisk:
+        """Copies what is durable."""
+        return self._disk.copy()
+
+    def revision(self) -> int:
+        """Tells the last durable revision; 0 on a new disk."""
+        record = self._disk.cluster_record()
+        return 0 if record is None else cluster.decode(record).revision
+
+    def restore(self, backup: MemoryDisk, *, wall_ns: int, incarnation: str) -> int:
+        """Replaces what is durable by a backup, as `sexton_store.backup.restore` does.
+
+        The store must be dead. Gives the revision at which it goes on. Raises `ValueError` where
+        the wall clock is beyond what a revision can hold.
+        """
+        record = backup.cluster_record()
+        assert record is not None, "a backup of a store that ran"
+        record = cluster.restored(
+            record, replaced_revision=self.revision(), wall_ns=wall_ns, incarnation=incarnation
+        )
+        self._disk.crash()
+        self._disk = backup.copy(cluster_record=record)
+        return self.revision()
 
     async def _before(self, batch: WriteBatch) -> None:
-        del batch
         self._begun_ns = self._now_ns()
         await asyncio.sleep(self._draw_s())
         self._fail_if(with_effect=False)
-        strike, self.before_durable = self.before_durable, None
-        if strike is not None:
-            strike()
+        if self.on_step("before", batch):
             await asyncio.sleep(0)
 
     async def _after(self, batch: WriteBatch) -> None:
         self._recorder.commits(batch.history, begun_ns=self._begun_ns, durable_ns=self._now_ns())
         self._fail_if(with_effect=True)
-        strike, self.after_durable = self.after_durable, None
-        if strike is not None:
-            strike()
+        self.on_step("after", batch)
         await asyncio.sleep(self._draw_s())
 
     def _fail_if(self, *, with_effect: bool) -> None:
         if self._failing is with_effect:
             self._failing = None
+            self._failed()
             raise DiskFailedError("the simulation asked for an unknown outcome")
 
     def _draw_s(self) -> float:

@@ -70,18 +70,21 @@ class _Held(NamedTuple):
     args: tuple[Any, ...]
     expired: Callable[[], bool]
     ghost: Callable[[], None] | None
+    wanted: Callable[[], bool]
 
 
 class Link:
     """One direction between two processes."""
 
-    __slots__ = ("cut", "held", "profile", "source", "target")
+    __slots__ = ("breaks", "cut", "held", "profile", "source", "target")
 
     def __init__(self, source: str, target: str, profile: LinkProfile) -> None:
         self.source = source
         self.target = target
         self.profile = profile
         self.cut = False
+        self.breaks: Callable[[], None] | None = None
+        """Told when the connection of the next reply breaks under it; None: nothing is to break."""
         self.held: list[_Held] = []
 
 
@@ -184,7 +187,7 @@ class Network:
         if owner is not None and owner.endpoint.alive:
             raise OSError(98, f"address {address} is in use by {owner.endpoint.name}")
         self._listeners[key] = listener
-        self._dark.pop(listener.endpoint.name, None)
+        self.power_on(listener.endpoint.name)
         return port
 
     def unbind(self, listener: Listener) -> None:
@@ -201,7 +204,11 @@ class Network:
         """Tells whether the machine that last had this address is without power."""
         host, port = _split(address)
         owner = self._listeners.get(f"{host}:{port}")
-        return owner is not None and owner.endpoint.name in self._dark
+        return owner is not None and self.is_off(owner.endpoint.name)
+
+    def is_off(self, name: str) -> bool:
+        """Tells whether the machine of a process is without power."""
+        return name in self._dark
 
     def number(self) -> int:
         """Gives the next number of a connection or call."""
@@ -229,21 +236,38 @@ class Network:
         self.injected["cut"] += 1
 
     def heal(self, source: str, target: str) -> None:
-        """Mends one direction: what was held is delivered, if its connection still lives."""
+        """Mends one direction: what was held is delivered, if its connection still lives.
+
+        Where the sender has given its connection up and the receiver does not know yet, what it
+        sent may come all the same, in its order, before the news that nobody is there any more.
+        """
         link = self.link(source, target)
         link.cut = False
         held, link.held = link.held, []
+        comes: dict[int, bool] = {}
+        last_ns = 0
         for frame in held:
+            frame.pipe.free_at_ns = max(frame.pipe.free_at_ns, last_ns)
             if not frame.expired():
                 self._dispatch(link, frame.pipe, frame.deliver, frame.args)
+            elif frame.wanted() and comes.setdefault(id(frame.pipe), self.random.random() < 0.5):
+                self.injected["late_frame"] += 1
+                self._dispatch(link, frame.pipe, frame.deliver, frame.args)
+                last_ns = frame.pipe.free_at_ns
             elif frame.ghost is not None and self.random.random() < 0.5:
                 self.injected["ghost"] += 1
                 frame.ghost()
 
     def heal_all(self) -> None:
-        """Mends every link."""
+        """Mends every link, and ends what is half open."""
+        for link in self._links.values():
+            link.breaks = None
         for link in list(self._links.values()):
             self.heal(link.source, link.target)
+        for connection in list(self.connections.values()):
+            if connection.vanished:
+                connection.vanished = False
+                connection.fail_client("connection reset by peer")
 
     def partition(self, left: Iterable[str], right: Iterable[str]) -> None:
         """Cuts every link between two groups, both ways."""
@@ -255,18 +279,43 @@ class Network:
 
     def reset(self, one: str, other: str) -> None:
         """Breaks every connection between two processes; what was on the way is lost."""
-        for connection in list(self.connections.values()):
-            if {connection.client.name, connection.server_name} == {one, other}:
-                self.injected["reset"] += 1
-                connection.fail_client("connection reset by peer")
-                connection.fail_server()
+        for connection in self._between(one, other):
+            connection.fail_client("connection reset by peer")
+            connection.fail_server()
+
+    def connected(self) -> list[tuple[str, str]]:
+        """Lists who has connections with whom: client, server."""
+        pairs = ((it.client.name, it.server_name) for it in self.connections.values())
+        return list(dict.fromkeys(pairs))
+
+    def break_next(self, source: str, target: str, strike: Callable[[], None]) -> None:
+        """Lets the next reply from `source` be lost with its connection; tells when it was."""
+        self.link(source, target).breaks = strike
+
+    def half_open(self, one: str, other: str) -> None:
+        """Lets every connection between two processes carry nothing; neither end is told."""
+        for connection in self._between(one, other):
+            connection.vanished = True
 
     def power_off(self, name: str) -> None:
-        """Turns a machine off: its peers are told nothing, until a process of its listens again."""
+        """Turns a machine off: its peers are told nothing, until it runs again (`power_on`)."""
         self._dark[name] = None
         for connection in list(self.connections.values()):
             if connection.server_name == name:
                 connection.power_off_server()
+            elif connection.client.name == name:
+                connection.power_off_client()
+
+    def power_on(self, name: str) -> None:
+        """Turns it on: it answers again, also that it knows nothing of an old connection."""
+        self._dark.pop(name, None)
+
+    def _between(self, one: str, other: str) -> list[Connection]:
+        return [
+            connection
+            for connection in self.connections.values()
+            if {connection.client.name, connection.server_name} == {one, other}
+        ]
 
     # Frames
 
@@ -278,10 +327,14 @@ class Network:
         args: tuple[Any, ...],
         expired: Callable[[], bool],
         ghost: Callable[[], None] | None = None,
+        wanted: Callable[[], bool] = bool,
     ) -> None:
-        """Sends a frame along a pipe; held while the link is cut."""
+        """Sends a frame along a pipe; held while the link is cut.
+
+        `expired` tells that the sender has given it up, `wanted` that the receiver would take it.
+        """
         if link.cut:
-            link.held.append(_Held(pipe, deliver, args, expired, ghost))
+            link.held.append(_Held(pipe, deliver, args, expired, ghost, wanted))
             return
         profile = link.profile
         if ghost is not None and profile.duplicate_p > self.random.random():

@@ -45,7 +45,7 @@ class Process:
         self.clock = SimClock(machine)
         self.incarnation = number
         self.state = State.RUNNING
-        self.runnable = True
+        self.runnable = machine.awake
         self.parked: list[Any] = []
         self.fuse = 0
         """Callbacks that it may still run before what `after` set is done; 0: nothing is set."""

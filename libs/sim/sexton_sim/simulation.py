@@ -21,16 +21,17 @@ from sexton_runtime.randomness import SeededRandomness
 from sexton_sim.check import Verdict
 from sexton_sim.disks import SimDisk
 from sexton_sim.event_log import EventLog, Trace
-from sexton_sim.faults import FaultPlan, Injector
+from sexton_sim.faults import FaultPlan, Injector, Traps
 from sexton_sim.history import History, Recorder
 from sexton_sim.loop import SimLoop
 from sexton_sim.network import Network
 from sexton_sim.process import Process
 from sexton_sim.transport import SimTransport
-from sexton_sim.workload import STORE_ADDRESS
+from sexton_sim.workload import LEASE_TTL_S, STORE_ADDRESS
 from sexton_store.app import Store
 from sexton_store.contract import EngineConfig
-from sexton_store.disk import DiskFailedError, DiskFullError
+from sexton_store.disk import DiskFailedError, DiskFullError, WriteBatch
+from sexton_store.rpc import Backups
 
 STORE = "store"
 _RESTART_S = (0.1, 2.0)
@@ -47,6 +48,7 @@ class Outcome:
     verdict: Verdict
     injected: Counter[str]
     virtual_s: float
+    """Without the time in which everybody slept."""
     steps: int
     events: int
 
@@ -69,6 +71,7 @@ class Host:
             return
         world = self._world
         process = self.process = world.loop.process(self.name, self.machine)
+        world.network.power_on(self.name)
         world.recorder.fault("start", self.name, incarnation=process.incarnation)
         task = process.spawn(self._main(process))
         task.add_done_callback(self._ended, context=world.loop.system.context)
@@ -108,9 +111,13 @@ class Simulation(ABC):
         self.stopping = False
         self.unexpected: list[str] = []
         self.injected: Counter[str] = Counter()
+        self.asleep_s = 0.0
+        self.traps = Traps()
+        self.disk.on_step = self._pass_step
         self.store = Host(self, STORE, self._run_store)
         self.members: Sequence[Host] = ()
         self._engine = engine
+        self._backups: Backups | None = None
 
     @property
     def hosts(self) -> list[Host]:
@@ -120,6 +127,11 @@ class Simulation(ABC):
     def link(self, rng: random.Random) -> list[str]:
         """Draws two processes that speak with each other."""
         return [rng.choice(self.members).name, self.store.name]
+
+    def lease_s(self, host: Host) -> float:
+        """Tells how long others wait for a silent process before they go on without it."""
+        del host
+        return LEASE_TTL_S
 
     def run(self) -> Outcome:
         """Runs it to its end and judges it."""
@@ -140,7 +152,7 @@ class Simulation(ABC):
             recorder=self.recorder,
             verdict=verdict,
             injected=self.injected + self.network.injected + self.disk.injected,
-            virtual_s=self.loop.now_ns / 1e9,
+            virtual_s=self.loop.now_ns / 1e9 - self.asleep_s,
             steps=self.loop.steps,
             events=self.log.events,
         )
@@ -170,6 +182,16 @@ class Simulation(ABC):
         await injector.run(duration_s)
         injector.heal()
 
+    def _pass_step(self, when: str, batch: WriteBatch) -> bool:
+        """Passes the points at which one of the store's steps becomes durable."""
+        struck = [self.traps.passed(f"{when} {what}") for what in self._points(batch)]
+        return any(struck)
+
+    def _points(self, batch: WriteBatch) -> Sequence[str]:
+        """Names what a step is."""
+        del batch
+        return ("commit",)
+
     async def _run_store(self, process: Process) -> None:
         store = Store(
             disk=self.disk.open(),
@@ -179,6 +201,7 @@ class Simulation(ABC):
             listen=STORE_ADDRESS,
             config=self._engine,
             insecure=True,
+            backups=self._backups,
         )
         try:
             await store.lifecycle.run(signals=False)

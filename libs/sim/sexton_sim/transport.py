@@ -27,7 +27,7 @@ class SimTransport:
 
     def server(self, interceptors: Sequence[aio.ServerInterceptor] = ()) -> aio.Server:
         """Makes a server that does not listen yet."""
-        return SimServer(self._network, interceptors, self._settings.max_message_bytes)
+        return SimServer(self._network, interceptors, self._settings)
 
     def bind(self, server: aio.Server, address: str) -> int:
         """Binds the server to `host:port` (port 0: any) and gives the port.

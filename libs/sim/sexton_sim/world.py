@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from sexton_sim.check import Verdict, check, check_recovery
 from sexton_sim.event_log import Trace
 from sexton_sim.faults import FaultPlan, Injector, swarm
+from sexton_sim.faults.everywhere import DEEDS
 from sexton_sim.history import History
 from sexton_sim.process import Process
 from sexton_sim.simulation import Host, Outcome, Simulation
@@ -56,14 +57,22 @@ class Plan:
 class World(Simulation):
     """A store, and who uses it."""
 
-    def __init__(self, seed: int, plan: Plan, trace: Trace | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        plan: Plan,
+        trace: Trace | None = None,
+        *,
+        only: Collection[int] | None = None,
+    ) -> None:
         super().__init__(seed, faults=plan.faults, engine=plan.engine, trace=trace)
         self.plan = plan
+        self._injector = Injector(self, DEEDS, only=only)
         self.quiet = (0, 0)
         self.members = [*self._members()]
 
     async def _main(self) -> str:
-        await self._storm(Injector(self), self.plan.duration_s)
+        await self._storm(self._injector, self.plan.duration_s)
         healed_ns = self.loop.now_ns
         await asyncio.sleep(self.plan.quiet_s)
         self.quiet = (healed_ns, self.loop.now_ns)
@@ -127,11 +136,20 @@ def plan_of(seed: int, *, duration_s: float = 60.0, quiet_s: float = 15.0) -> Pl
         renewers=rng.randint(0, 2),
         watched=(b"", b"reg/", b"pair/", b"leases/")[: rng.randint(0, 4)],
         pause_s=rng.choice((0.02, 0.1, 0.4)),
-        faults=swarm(rng),
+        faults=swarm(rng, FaultPlan),
         engine=EngineConfig(history=True, watch_window_events=rng.choice((20, 150, 10_000))),
     )
 
 
-def run(seed: int, plan: Plan | None = None, trace: Trace | None = None) -> Outcome:
-    """Runs the world of a seed, by its own plan unless given one; `trace` sees every event."""
-    return World(seed, plan or plan_of(seed), trace).run()
+def run(
+    seed: int,
+    plan: Plan | None = None,
+    trace: Trace | None = None,
+    *,
+    only: Collection[int] | None = None,
+) -> Outcome:
+    """Runs the world of a seed, by its own plan unless given one.
+
+    `trace` sees every event; `only` are the numbers of the faults that are injected, None: all.
+    """
+    return World(seed, plan or plan_of(seed), trace, only=only).run()

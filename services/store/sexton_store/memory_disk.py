@@ -142,6 +142,14 @@ class MemoryDisk:
         successor._damaged = self._damaged
         return successor
 
+    def copy(self, *, cluster_record: bytes | None = None) -> MemoryDisk:
+        """Gives a copy of what is durable, as a backup is one; under another cluster record."""
+        copied = MemoryDisk(capacity_bytes=self.capacity_bytes, reserve_bytes=self.reserve_bytes)
+        copied._state = self._state.copy()
+        if cluster_record is not None:
+            copied._state.cluster_record = cluster_record
+        return copied
+
     def fail_next(self, *, with_effect: bool) -> None:
         """Makes the next step's outcome unknown: durable all the same, or not."""
         self._failing = with_effect

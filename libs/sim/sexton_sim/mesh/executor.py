@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 
 from sexton_sim.history import Recorder, text
@@ -68,14 +68,22 @@ class VirtualExecutor:
     """The `Executor` of a simulated worker; see `sexton_worker.contract`."""
 
     def __init__(
-        self, worker: Process, recorder: Recorder, fences: Fences, rng: random.Random
+        self,
+        worker: Process,
+        recorder: Recorder,
+        fences: Fences,
+        rng: random.Random,
+        *,
+        on_effect: Callable[[str], object] = lambda _worker: None,
     ) -> None:
+        """`on_effect` is told of every effect, before its attempt is over."""
         self.tasks: Sequence[str] = ()
         self.kinds: Sequence[str] = ("shell",)
         self._worker = worker
         self._recorder = recorder
         self._fences = fences
         self._random = rng
+        self._on_effect = on_effect
         self._shim = worker.loop.process(f"{worker.name}/shim", worker.machine)
         self._running: dict[int, _Execution] = {}
         self._listener: Listener | None = None
@@ -136,7 +144,9 @@ class VirtualExecutor:
             self._end(token, "failed")
         else:
             self._note("effect", order, accepted=self._fences.admit(*order.ref))
-            self._end(token, "succeeded")
+            self._on_effect(self._worker.name)
+            if token in self._running:
+                self._end(token, "succeeded")
 
     def _end(self, token: int, how: str) -> None:
         order, _, timer = self._running.pop(token)

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from google.protobuf.duration_pb2 import Duration
 
 from sexton.v1 import job_pb2 as pb
-from sexton_sim.faults import FaultPlan, swarm
+from sexton_sim.faults import swarm
 from sexton_sim.mesh.executor import Behaviour
+from sexton_sim.mesh.faults import MeshFaults
 from sexton_store.contract import EngineConfig
 
 NAMESPACE = "default"
@@ -19,18 +20,6 @@ DrawSpec = Callable[[random.Random], pb.JobSpec]
 
 _OVERLAPS = tuple(pb.OverlapPolicy.values())[1:]
 _CATCH_UPS = tuple(pb.CatchUp.Policy.values())[1:]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeshFaults(FaultPlan):
-    """Besides what is done to every world."""
-
-    stop_member: float = 2.0
-    """SIGTERM, and a start a little later."""
-    crash_pair: float = 1.0
-    """Two at once: a worker and an owner, a leader and the store, ..."""
-    sever: float = 1.0
-    """All links of one process, one way."""
 
 
 def draw_spec(rng: random.Random) -> pb.JobSpec:
@@ -109,8 +98,11 @@ class MeshPlan:
     """How long faults are injected, and people change jobs."""
     quiet_s: float = 20.0
     """How long it runs on after everything has been healed."""
+    shards: int = 1
+    """Of coordinators, and of queues. Workers serve one shard of queues each, in turn."""
     coordinators: int = 2
     queues: int = 2
+    """Replicas of each shard."""
     workers: int = 3
     slots: int = 4
     users: int = 2
@@ -118,25 +110,30 @@ class MeshPlan:
     """Names that jobs can have. Each user creates its share at first."""
     pause_s: float = 0.4
     """Mean time between two calls of a user."""
+    backup_pause_s: float = 0.0
+    """Mean time between two backups; 0: none are made."""
     session_ms: int = 4_000
     max_running: str = ""
     """Bounds on assigned runs by queue, as the queue's configuration has them."""
     spec: DrawSpec = draw_spec
-    faults: FaultPlan = field(default_factory=MeshFaults)
+    faults: MeshFaults = field(default_factory=MeshFaults)
     engine: EngineConfig = field(default_factory=lambda: EngineConfig(history=True))
 
 
 def plan_of(seed: int, *, duration_s: float = 15.0) -> MeshPlan:
     """Draws a seed's own plan: who takes part, how busy they are, what is done to them."""
     rng = random.Random(f"mesh-plan-{seed}")  # noqa: S311 - determinism is the point
+    shards = rng.choice((1, 1, 1, 2))
     return MeshPlan(
         duration_s=duration_s,
+        shards=shards,
         coordinators=rng.choice((2, 2, 3)),
-        workers=rng.randint(1, 4),
+        workers=rng.randint(shards, 4),
         slots=rng.choice((1, 4, 20)),
         users=rng.randint(1, 3),
         jobs=rng.choice((3, 6, 10)),
         pause_s=rng.choice((0.2, 0.6, 2.0)),
+        backup_pause_s=0.0,
         session_ms=rng.choice((2_000, 5_000, 30_000)),
         max_running=rng.choice(("", "", "side=1", "default=2,side=1")),
         faults=swarm(rng, MeshFaults),

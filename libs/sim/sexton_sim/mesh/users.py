@@ -92,6 +92,8 @@ class User:
         self._random = rng
         self._requests = 0
         self._runs: list[str] = []
+        self._asked: dict[str, Any] = {}
+        """The last request of each method that has an id."""
         self._deeds: tuple[tuple[float, Callable[[], Awaitable[None]]], ...] = (
             (3, self.create),
             (3, self._update),
@@ -102,6 +104,7 @@ class User:
             (1, self._delete),
             (0.5, self._apply),
             (1, self._list_runs),
+            (0.5, self._ask_for_another),
         )
 
     async def act(self) -> None:
@@ -173,6 +176,19 @@ class User:
         jobs = [pb.Job(name=_path(name), spec=self._spec(self._random)) for name in names]
         await self._api.call("ApplyJobs", api.ApplyJobsRequest(jobs=jobs, source=self._name))
 
+    async def _ask_for_another(self) -> None:
+        """Makes a request under the id of one before, with another body: that is refused."""
+        asked = self._asked.get(self._random.choice(("CreateJob", "TriggerJob")))
+        if asked is None:
+            return
+        other = type(asked)()
+        other.CopyFrom(asked)
+        if isinstance(other, api.CreateJobRequest):
+            other.job.spec.CopyFrom(self._spec(self._random))
+        else:
+            other.overlap = self._random.choice(pb.OverlapPolicy.values()[1:])
+        await self._api.call(type(other).__name__.removesuffix("Request"), other)
+
     async def _list_runs(self) -> None:
         request = api.ListRunsRequest(
             parent=f"namespaces/{NAMESPACE}",
@@ -183,6 +199,7 @@ class User:
 
     async def _repeated(self, method: str, request: Any) -> Any:
         """Repeats what may not have happened, and sometimes what has."""
+        self._asked[method] = request
         for repeat in range(_REPEATS):
             try:
                 answer = await self._api.call(method, request)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,23 +17,27 @@ from sexton.errors import SextonError
 from sexton_coordinator.app import Coordinator
 from sexton_queue.app import Queue
 from sexton_queue.config import QueueConfig
+from sexton_records import keys
 from sexton_runtime.kv.client import StoreClient
 from sexton_runtime.kv.status import ClockState
 from sexton_runtime.kv.types import prefix_end
-from sexton_runtime.lifecycle import Lifecycle
 from sexton_runtime.randomness import SeededRandomness
 from sexton_runtime.rpc.policy_channel import PolicyChannel
 from sexton_sim.check import Verdict, check
 from sexton_sim.check.mesh import check_mesh
 from sexton_sim.event_log import Trace
-from sexton_sim.faults import Injector, Weighted
+from sexton_sim.faults import Injector
 from sexton_sim.history import History
+from sexton_sim.mesh.backups import Backups
 from sexton_sim.mesh.executor import Fences, VirtualExecutor
-from sexton_sim.mesh.plan import QUEUES, MeshFaults, MeshPlan, plan_of
+from sexton_sim.mesh.faults import DEEDS
+from sexton_sim.mesh.plan import QUEUES, MeshPlan, plan_of
 from sexton_sim.mesh.users import Api, User, say_last_words
+from sexton_sim.network import Event
 from sexton_sim.process import Process
 from sexton_sim.simulation import Host, Outcome, Simulation
 from sexton_sim.workload import STORE_ADDRESS
+from sexton_store.disk import WriteBatch
 from sexton_worker.app import Worker
 from sexton_worker.config import WorkerConfig
 
@@ -39,54 +45,44 @@ __all__ = ["MeshWorld", "plan_of", "run"]
 
 DRAINED_WITHIN_S = 180.0
 """After healing and a quiet time, with every job paused: sessions, retries and backoffs end."""
-
-
-class MeshInjector(Injector):
-    """What is done to a mesh, besides what is done to every world."""
-
-    def __init__(self, world: MeshWorld, faults: MeshFaults) -> None:
-        self._mesh = world
-        self._plan = faults
-        super().__init__(world)
-
-    def more_faults(self) -> Sequence[Weighted]:
-        """Gives them."""
-        return (
-            (self._plan.stop_member, self._stop_member),
-            (self._plan.crash_pair, self._crash_pair),
-            (self._plan.sever, self._sever),
-        )
-
-    def _stop_member(self) -> None:
-        host = self._random.choice(self._mesh.hosts)
-        if self._mesh.request_stop(host.name):
-            self._note("stop")
-            self._world.recorder.fault("stop", host.name)
-
-    def _crash_pair(self) -> None:
-        self._note("crash_pair")
-        for host in self._random.sample(self._mesh.hosts, 2):
-            self._at_some_await(host, host.crash)
-
-    def _sever(self) -> None:
-        self._note("sever")
-        one = self._random.choice(self._mesh.hosts)
-        links = [(one.name, other.name) for other in self._mesh.hosts if other is not one]
-        if self._random.random() < 0.5:
-            links = [(target, source) for source, target in links]
-        self._cut(links, self._random.uniform(0.5, 8))
+LEASE_S = 2.0
+"""Of leaders and owners."""
+_POINTS = {
+    keys.ACTIVE: "fire",
+    keys.RUNNING: "assignment",
+    keys.RUNS: "settlement",
+    keys.JOBS: "definition",
+}
+"""What a step is that writes a new key below these, or, for a definition, any."""
+_PUSH = "/sexton.internal.v1.QueueService/Push"
+_Service = Coordinator | Queue | Worker
 
 
 class MeshWorld(Simulation):
     """One simulation of the whole mesh."""
 
-    def __init__(self, seed: int, plan: MeshPlan, trace: Trace | None = None) -> None:
-        super().__init__(seed, faults=plan.faults, engine=plan.engine, trace=trace)
+    def __init__(
+        self,
+        seed: int,
+        plan: MeshPlan,
+        trace: Trace | None = None,
+        *,
+        only: Collection[int] | None = None,
+    ) -> None:
+        shards = plan.shards
+        engine = replace(plan.engine, coordinator_shards=shards, queue_shards=shards)
+        super().__init__(seed, faults=plan.faults, engine=engine, trace=trace)
         self.plan = plan
         self.fences = Fences()
-        self._lifecycles: dict[str, Lifecycle] = {}
+        self.backups = Backups(self.disk, self.recorder, lambda: self.loop.now_ns)
+        self._backups = self.backups.pieces
+        self._services: dict[str, _Service] = {}
+        self._injector = Injector(self, DEEDS, only=only)
         self.api_addresses = [f"127.0.0.1:{7500 + n}" for n in range(plan.coordinators)]
-        self.queue_addresses = [f"127.0.0.1:{7600 + n}" for n in range(plan.queues)]
+        self.queue_addresses = [
+            [f"127.0.0.1:{7600 + 10 * shard + n}" for n in range(plan.queues)]
+            for shard in range(shards)
+        ]
         self.quiet = (0, 0)
         self.members = [*self._hosts()]
         self._links = [*self._speaking()]
@@ -95,21 +91,78 @@ class MeshWorld(Simulation):
         """Draws two processes that speak with each other."""
         return list(rng.choice(self._links))
 
+    def lease_s(self, host: Host) -> float:
+        """Tells how long others wait for a silent process before they go on without it."""
+        return self.plan.session_ms / 1_000 if host.name.startswith("worker") else LEASE_S
+
+    def acting(self, role: str) -> list[Host]:
+        """Lists the processes of a role that lead, or own, a shard."""
+        return [
+            host
+            for host in self.members
+            if host.name.startswith(role) and self._acts(self._services.get(host.name))
+        ]
+
     def request_stop(self, name: str) -> bool:
         """Sends SIGTERM; tells whether there was somebody who could take it."""
-        lifecycle = self._lifecycles.get(name)
+        service = self._services.get(name)
         process = next(host.process for host in self.hosts if host.name == name)
-        if lifecycle is None or process is None or not process.alive:
+        if service is None or process is None or not process.alive:
             return False
         self.loop.call_soon(
-            lifecycle.request_stop, "it was asked to", context=process.context.copy()
+            service.lifecycle.request_stop, "it was asked to", context=process.context.copy()
         )
         return True
 
+    def restore_backup(self, rng: random.Random) -> bool:
+        """Kills the store and puts a backup in its place; tells whether there was any."""
+        kept = self.backups.draw(rng)
+        if kept is None:
+            return False
+        self.store.crash()
+        wall_ns, incarnation = self.store.machine.wall_ns(), f"{rng.getrandbits(128):032x}"
+        replaced = self.disk.revision()
+        try:
+            revision = self.disk.restore(kept.disk, wall_ns=wall_ns, incarnation=incarnation)
+        except ValueError:
+            return False
+        self.recorder.fault(
+            "restore",
+            self.store.name,
+            backup=kept.revision,
+            made_ns=kept.made_ns,
+            replaced=replaced,
+            revision=revision,
+        )
+        return True
+
+    def _acts(self, service: _Service | None) -> bool:
+        if isinstance(service, Coordinator):
+            shards = range(self.plan.shards)
+            return any(service.leadership.tenure(shard) is not None for shard in shards)
+        return isinstance(service, Queue) and service.owner.tenure is not None
+
+    def _points(self, batch: WriteBatch) -> Sequence[str]:
+        names = {"commit": None}
+        for key, record in batch.puts:
+            new = record.create_revision == record.mod_revision
+            name = _POINTS.get(key[: key.find(b"/") + 1], "")
+            if key.startswith(b"leases/coordinator/"):
+                name = "leader's lease"
+            elif key.startswith(b"leases/queue/"):
+                name = "owner's lease"
+            if name and (new or name == "definition"):
+                names[name] = None
+        return list(names)
+
+    def _observe(self, event: Event) -> None:
+        self.log.network(event)
+        if event.what == "message" and event.label == _PUSH and event.source.startswith("queue"):
+            self.traps.passed("notice", event.source)
+
     async def _main(self) -> str:
-        faults = self.plan.faults
-        assert isinstance(faults, MeshFaults), "the faults of a mesh"
-        await self._storm(MeshInjector(self, faults), self.plan.duration_s)
+        self.network.observer = self._observe
+        await self._storm(self._injector, self.plan.duration_s)
         healed_ns = self.loop.now_ns
         await asyncio.sleep(self.plan.quiet_s)
         self.quiet = (healed_ns, self.loop.now_ns)
@@ -142,12 +195,16 @@ class MeshWorld(Simulation):
         plan = self.plan
         for number in range(plan.coordinators):
             yield self._host(f"coordinator-{number}", partial(self._run_coordinator, number))
-        for number in range(plan.queues):
-            yield self._host(f"queue-{number}", partial(self._run_queue, number))
+        for shard in range(plan.shards):
+            for number in range(plan.queues):
+                name = f"queue-{shard * plan.queues + number}"
+                yield self._host(name, partial(self._run_queue, shard, number))
         for number in range(plan.workers):
-            yield self._host(f"worker-{number}", self._run_worker)
+            yield self._host(f"worker-{number}", partial(self._run_worker, number % plan.shards))
         for number in range(plan.users):
             yield self._host(f"user-{number}", partial(self._run_user, number))
+        if plan.backup_pause_s:
+            yield self._host("backup", self._run_backup)
 
     def _host(self, name: str, main: Callable[[Process], Coroutine[Any, Any, None]]) -> Host:
         return Host(self, name, main)
@@ -156,7 +213,7 @@ class MeshWorld(Simulation):
         by_role: dict[str, list[str]] = {}
         for host in self.members:
             by_role.setdefault(host.name.partition("-")[0], []).append(host.name)
-        for one in (*by_role["coordinator"], *by_role["queue"]):
+        for one in (*by_role["coordinator"], *by_role["queue"], *by_role.get("backup", ())):
             yield one, self.store.name
         for pair in (("coordinator", "queue"), ("worker", "queue"), ("user", "coordinator")):
             for one in by_role.get(pair[0], ()):
@@ -178,14 +235,15 @@ class MeshWorld(Simulation):
             store=STORE_ADDRESS,
             listen=self.api_addresses[number],
         )
-        await self._live(process, coordinator.lifecycle)
+        await self._live(process, coordinator)
 
-    async def _run_queue(self, number: int, process: Process) -> None:
+    async def _run_queue(self, shard: int, number: int, process: Process) -> None:
         session_ms = self.plan.session_ms
         queue = Queue(
             QueueConfig(
                 store=STORE_ADDRESS,
-                listen=self.queue_addresses[number],
+                shard=shard,
+                listen=self.queue_addresses[shard][number],
                 session_ms=session_ms,
                 heartbeat_ms=min(1_000, session_ms // 5),
                 grace_ms=min(2_000, session_ms // 3),
@@ -195,13 +253,19 @@ class MeshWorld(Simulation):
             clock=process.clock,
             randomness=self._randomness(process),
         )
-        await self._live(process, queue.lifecycle)
+        await self._live(process, queue)
 
-    async def _run_worker(self, process: Process) -> None:
-        executor = VirtualExecutor(process, self.recorder, self.fences, self._random_of(process))
+    async def _run_worker(self, shard: int, process: Process) -> None:
+        executor = VirtualExecutor(
+            process,
+            self.recorder,
+            self.fences,
+            self._random_of(process),
+            on_effect=partial(self.traps.passed, "effect"),
+        )
         worker = Worker(
             config=WorkerConfig(
-                queue=tuple(self.queue_addresses),
+                queue=tuple(self.queue_addresses[shard]),
                 queues=QUEUES,
                 name=process.name,
                 slots=self.plan.slots,
@@ -214,16 +278,16 @@ class MeshWorld(Simulation):
             randomness=self._randomness(process),
             die=lambda _why: process.crash(),
         )
-        await self._live(process, worker.lifecycle)
+        await self._live(process, worker)
 
-    async def _live(self, process: Process, lifecycle: Lifecycle) -> None:
-        self._lifecycles[process.name] = lifecycle
+    async def _live(self, process: Process, service: _Service) -> None:
+        self._services[process.name] = service
         try:
-            await lifecycle.run(signals=False)
+            await service.lifecycle.run(signals=False)
         except SextonError as error:
             self.recorder.fault("could not start", process.name, error=type(error).__name__)
         finally:
-            self._lifecycles.pop(process.name, None)
+            self._services.pop(process.name, None)
 
     async def _run_user(self, number: int, process: Process) -> None:
         rng = self._random_of(process)
@@ -245,6 +309,14 @@ class MeshWorld(Simulation):
         while not self.stopping:
             await user.act()
             await asyncio.sleep(rng.expovariate(1 / self.plan.pause_s))
+
+    async def _run_backup(self, process: Process) -> None:
+        rng = self._random_of(process)
+        async with PolicyChannel(self.transport.channel(STORE_ADDRESS)) as channel:
+            while not self.stopping:
+                await asyncio.sleep(rng.expovariate(1 / self.plan.backup_pause_s))
+                with suppress(SextonError):
+                    await self.backups.take_one(channel)
 
     def _api(self, process: Process) -> Api:
         return Api(
@@ -286,6 +358,15 @@ async def _drain(store: StoreClient) -> str:
     return f"{len(left)} runs have not ended {DRAINED_WITHIN_S:g} s after healing: {left[:5]}"
 
 
-def run(seed: int, plan: MeshPlan | None = None, trace: Trace | None = None) -> Outcome:
-    """Runs the mesh of a seed, by its own plan unless given one; `trace` sees every event."""
-    return MeshWorld(seed, plan or plan_of(seed), trace).run()
+def run(
+    seed: int,
+    plan: MeshPlan | None = None,
+    trace: Trace | None = None,
+    *,
+    only: Collection[int] | None = None,
+) -> Outcome:
+    """Runs the mesh of a seed, by its own plan unless given one.
+
+    `trace` sees every event; `only` are the numbers of the faults that are injected, None: all.
+    """
+    return MeshWorld(seed, plan or plan_of(seed), trace, only=only).run()
