@@ -5,7 +5,8 @@ A run's id is a pure function of what asked for it, so that asking twice makes o
 ==============================  ==================================================================
 `t20261129T030000Z-<uid8>`      for a nominal time of the job with this uid
 `m20261129T030000Z-<hash>`      for a manual trigger or a retry by hand: the time and the hash of
-                                the request
+                                the request; for a dead letter that is requeued: when it had ended,
+                                and the hash of its run's id
 `b<backfill>-20261129T030000Z`  for a nominal time within a backfill
 ==============================  ==================================================================
 
@@ -72,7 +73,7 @@ def check_name(field: str, value: str) -> str:
 def make_uid(entropy: bytes) -> str:
     """Returns the uid of a new incarnation from `UID_ENTROPY_BYTES` random bytes."""
     assert len(entropy) == UID_ENTROPY_BYTES, "a uid is made of 15 random bytes"
-    return _base32(entropy)
+    return base32(entropy)
 
 
 def check_uid(value: str, *, field: str = "uid") -> str:
@@ -95,6 +96,19 @@ def scheduled_run_id(uid: str, nominal: Instant) -> RunId:
 def manual_run_id(uid: str, asked_at: Instant, request_id: str) -> RunId:
     """Returns the id of a run that was asked for by a request; below a second is cut off."""
     return f"m{format_time(asked_at - asked_at % SECOND)}-{_hash(uid, request_id)}"
+
+
+def retry_run_id(uid: str, asked_at: Instant, request_id: str) -> RunId:
+    """Returns the id of a run that repeats another, asked for by a request.
+
+    Never a trigger's: a request id has no NUL, and may be used for one of each.
+    """
+    return manual_run_id(uid, asked_at, f"retry\0{request_id}")
+
+
+def requeued_run_id(uid: str, ended_at: Instant, run_id: RunId) -> RunId:
+    """Returns the id of the one run that repeats a dead letter, whoever asks and how often."""
+    return manual_run_id(uid, ended_at, f"requeue\0{run_id}")
 
 
 def backfill_id(uid: str, request_id: str) -> str:
@@ -154,8 +168,9 @@ def parse_time(text: str) -> Instant:
 
 
 def _hash(uid: str, request_id: str) -> str:
-    return _base32(blake2b(f"{uid}/{request_id}".encode(), digest_size=_HASH_BYTES).digest())
+    return base32(blake2b(f"{uid}/{request_id}".encode(), digest_size=_HASH_BYTES).digest())
 
 
-def _base32(data: bytes) -> str:
+def base32(data: bytes) -> str:
+    """Returns bytes as ids have them: a-z and 2-7; 5 bytes are 8 characters, without padding."""
     return b32encode(data).decode("ascii").lower()

@@ -4,6 +4,7 @@ from typing import Final
 
 from sexton.internal.v1 import records_pb2 as pb
 from sexton.v1 import run_pb2
+from sexton_core.ids import RunId
 from sexton_core.instants import Instant
 from sexton_core.policy.state import Handle, NewRun
 from sexton_core.runs.completion import live_token
@@ -52,6 +53,7 @@ def new_record(new: NewRun, now: Instant, traceparent: str) -> pb.RunRecord:
         state=run_pb2.RUN_STATE_WAITING,
         not_before_ns=new.handle.not_before,
         handle_not_before_ns=new.handle.not_before,
+        retry_of=new.retry_of,
     )
 
 
@@ -118,8 +120,11 @@ def add_attempt(record: pb.RunRecord, attempt: pb.AttemptRecord) -> None:
 
 def run_name(record: pb.RunRecord) -> str:
     """Returns the run's resource name."""
-    template = record.template
-    return f"namespaces/{template.namespace}/jobs/{template.job}/runs/{record.run_id}"
+    return _name(record.template, record.run_id)
+
+
+def _name(template: pb.RunTemplate, run_id: RunId) -> str:
+    return f"namespaces/{template.namespace}/jobs/{template.job}/runs/{run_id}"
 
 
 def run_message(record: pb.RunRecord, mod_revision: int, *, full: bool) -> run_pb2.Run:
@@ -141,7 +146,7 @@ def run_message(record: pb.RunRecord, mod_revision: int, *, full: bool) -> run_p
         end_time=timestamp(record.end_time_ns) if record.end_time_ns else None,
         error=_error(record.error, full=full) if record.HasField("error") else None,
         not_before_time=timestamp(record.not_before_ns),
-        retry_of=record.retry_of,
+        retry_of=_name(template, record.retry_of) if record.retry_of else "",
         traceparent=record.traceparent,
     )
     if record.HasField("cancel"):

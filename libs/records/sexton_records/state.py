@@ -151,6 +151,7 @@ def encode_buffered(start: Buffered) -> bytes:
         ask=ASKS[start.ask],
         waits_for=start.waits_for,
         buffered_at_ns=start.buffered_at,
+        retry_of=start.retry_of,
     ).SerializeToString()
 
 
@@ -166,4 +167,5 @@ def decode_buffered(record: pb.BufferedRecord) -> Buffered:
         ASK_OF[record.ask],
         record.waits_for,
         record.buffered_at_ns,
+        record.retry_of,
     )

@@ -51,6 +51,8 @@ class ScriptedQueue(queue_pb2_grpc.QueueServiceServicer):
     stops_s: float = 0.1
     mute: bool = False
     deaf: bool = False
+    fails: str = ""
+    """What runs say when they fail; empty: they succeed."""
     reads_every_s: float = 5.0
     seen: dict[bytes, SeenRun] = field(default_factory=dict)
     ends: list[tuple[str, int]] = field(default_factory=list)
@@ -161,6 +163,9 @@ class ScriptedQueue(queue_pb2_grpc.QueueServiceServicer):
             run_pb2.CANCEL_MODE_CANCEL: run_pb2.RUN_STATE_CANCELLED,
             run_pb2.CANCEL_MODE_TERMINATE: run_pb2.RUN_STATE_TERMINATED,
         }[mode]
+        if self.fails and not mode:
+            record.state = run_pb2.RUN_STATE_FAILED
+            record.error.kind, record.error.message = "ValueError", self.fails
         record.end_time_ns = self.mesh.mesh_now()
         template = record.template
         uid = template.job_uid
@@ -172,14 +177,15 @@ class ScriptedQueue(queue_pb2_grpc.QueueServiceServicer):
         )
         run_key = keys.run_key(template.namespace, template.job, uid, record.run_id)
         ended_key = keys.ended_key(0, record.end_time_ns, uid, record.run_id)
-        txn = Txn(
-            compares=(Compare(handle, Target.EXISTS, True),),
-            then=(
-                Delete(handle),
-                Put(run_key, record.SerializeToString()),
-                Put(ended_key, ended.SerializeToString()),
-            ),
-        )
+        writes = [
+            Delete(handle),
+            Put(run_key, record.SerializeToString()),
+            Put(ended_key, ended.SerializeToString()),
+        ]
+        if record.state == run_pb2.RUN_STATE_FAILED:
+            dead_key = keys.dead_key(0, record.end_time_ns, uid, record.run_id)
+            writes.append(Put(dead_key, ended.SerializeToString()))
+        txn = Txn(compares=(Compare(handle, Target.EXISTS, True),), then=tuple(writes))
         while True:
             try:
                 (result,) = await self._lease.commit([txn])

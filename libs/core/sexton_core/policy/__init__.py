@@ -44,7 +44,7 @@ from sexton_core.policy.backfill import (
     upcoming,
 )
 from sexton_core.policy.change import Deletion, create, delete, edit, pause, resume
-from sexton_core.policy.decide import decide, due_next, trigger
+from sexton_core.policy.decide import Repeated, decide, due_next, trigger
 from sexton_core.policy.job import CatchUp, Definition, Job, Retention
 from sexton_core.policy.standing import Evidence, RecordedRun, Standing, standing_of
 from sexton_core.policy.state import (
@@ -80,6 +80,7 @@ __all__ = [
     "JobState",
     "NewRun",
     "RecordedRun",
+    "Repeated",
     "Retention",
     "Rule",
     "Standing",

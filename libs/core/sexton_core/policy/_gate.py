@@ -40,6 +40,7 @@ class Candidate(NamedTuple):
     definition: Definition
     overlap: Overlap
     reason: Reason
+    retry_of: RunId = ""
 
 
 class Moved(NamedTuple):
@@ -121,6 +122,7 @@ class Gate:
                         definition,
                         entry.overlap,
                         Reason.WAITED,
+                        entry.retry_of,
                     )
                 )
 
@@ -212,6 +214,7 @@ class Gate:
                 start.due,
                 start.definition.version,
                 start.reason,
+                start.retry_of,
             )
         )
         self._created.add(start.run_id)
@@ -230,6 +233,7 @@ class Gate:
             ask=ASKS.get(start.overlap, Ask.NOTHING),
             waits_for=blocker.run_id,
             buffered_at=self._now,
+            retry_of=start.retry_of,
         )
         self.buffer.append(entry)
         self._buffered.append(entry)

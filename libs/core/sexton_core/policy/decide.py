@@ -1,8 +1,9 @@
 """The one decision function: what is due, what starts, what does not and why, what comes next."""
 
 from collections.abc import Collection
+from typing import NamedTuple
 
-from sexton_core.ids import RunId, manual_run_id, scheduled_run_id
+from sexton_core.ids import RunId, scheduled_run_id
 from sexton_core.instants import SECOND, Instant
 from sexton_core.policy._gate import ACTIONS_LIMIT, Candidate, Gate, Moved
 from sexton_core.policy._plan import Pass, Plan, Step, end_of
@@ -10,6 +11,13 @@ from sexton_core.policy.job import Job
 from sexton_core.policy.state import Admission, DecisionRange, JobState, Rule, Verdict
 from sexton_core.policy.timeline import Timeline
 from sexton_core.words import Decision, Origin, Overlap, Reason
+
+
+class Repeated(NamedTuple):
+    """The run that a start repeats."""
+
+    nominal: Instant
+    run_id: RunId
 
 
 def decide(
@@ -62,25 +70,26 @@ def trigger(
     job: Job,
     state: JobState,
     now: Instant,
-    request_id: str,
+    run_id: RunId,
     *,
     overlap: Overlap | None = None,
-    nominal: Instant | None = None,
+    repeats: Repeated | None = None,
     ended: Collection[RunId] = frozenset(),
     limit: int = ACTIONS_LIMIT,
 ) -> tuple[Verdict, Admission]:
     """Starts a run because somebody asks for it, through the same gate.
 
     It decides no nominal time and works on a paused job too; what it has to wait for, or was
-    already waiting, then waits for the resume. The commit writes the request's record as well.
+    already waiting, then waits for the resume. The commit also writes what makes asking again the
+    same: the request's record, or that the dead letter is off its list.
 
     Args:
         job: with every version that `state` names.
         state: as last read.
         now: mesh time.
-        request_id: makes the run's id, so that asking again in the same second is the same run.
+        run_id: of the run to be, from `manual_run_id` or `requeued_run_id`.
         overlap: instead of the job's policy, for this start only.
-        nominal: of the run that this one repeats; None: the second of the request.
+        repeats: the run that this one repeats, whose nominal time it keeps.
         ended: as in `decide`.
         limit: as in `decide`.
 
@@ -93,16 +102,17 @@ def trigger(
     gate = Gate(job, state, now, ended, limit)
     if state.paused_at is None:
         gate.start_buffered()
-    second = now - now % SECOND
+    nominal, retry_of = repeats or Repeated(now - now % SECOND, "")
     admission = gate.admit(
         Candidate(
-            manual_run_id(job.uid, now, request_id),
+            run_id,
             Origin.MANUAL,
-            second if nominal is None else nominal,
-            second,
+            nominal,
+            now,
             job.current,
             overlap,
             Reason.MANUAL,
+            retry_of,
         )
     )
     return gate.verdict(due_next(job, state)), admission

@@ -31,6 +31,7 @@ class Buffered(NamedTuple):
 
     waits_for: the run that was in the way when it was buffered. The start waits for every live
         run of the job, which `JobState.live` names.
+    retry_of: the run that it repeats; empty: none.
     """
 
     run_id: RunId
@@ -42,6 +43,7 @@ class Buffered(NamedTuple):
     ask: Ask
     waits_for: RunId
     buffered_at: Instant
+    retry_of: RunId = ""
 
 
 class Counters(NamedTuple):
@@ -90,7 +92,8 @@ class NewRun(NamedTuple):
     """The decision FIRED: a run to be made, with the handle under which it will live.
 
     nominal: for a manual run, the second of the request or what the repeated run had.
-    due: nominal time plus jitter.
+    due: nominal time plus jitter; of a manual run when it was asked for.
+    retry_of: the run that it repeats; empty: none.
     """
 
     handle: Handle
@@ -99,6 +102,7 @@ class NewRun(NamedTuple):
     due: Instant
     version: int
     reason: Reason
+    retry_of: RunId = ""
 
     @property
     def run_id(self) -> RunId:

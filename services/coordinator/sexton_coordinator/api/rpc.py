@@ -8,8 +8,6 @@ from contextlib import aclosing
 from typing import Any, Final
 
 from sexton.errors import NotFound
-from sexton.internal.v1 import coordinator_pb2 as internal
-from sexton.internal.v1.coordinator_pb2_grpc import LeaderServiceStub
 from sexton.v1 import job_pb2, run_pb2
 from sexton.v1 import scheduler_pb2 as api
 from sexton.v1 import scheduler_pb2_grpc as grpc_services
@@ -23,19 +21,18 @@ from sexton_coordinator.api.job_listing import JobLister
 from sexton_coordinator.api.ledger import LedgerReader
 from sexton_coordinator.api.members import MemberLister
 from sexton_coordinator.api.notices import Notices
-from sexton_coordinator.api.peers import ask_holder, time_left_s
+from sexton_coordinator.api.peers import time_left_s
 from sexton_coordinator.api.previewing import Previewer
 from sexton_coordinator.api.queues import QueueLister, store_status
 from sexton_coordinator.api.run_finding import RunFinder
 from sexton_coordinator.api.run_listing import RunLister
 from sexton_coordinator.api.run_watching import RunWatcher
 from sexton_coordinator.api.showing import Viewer
+from sexton_coordinator.api.starting import Starter
 from sexton_coordinator.api.versions import Versions
 from sexton_coordinator.mesh import Mesh
 from sexton_core.words import ResumeMode
-from sexton_records import keys
 from sexton_records.runs import run_message
-from sexton_runtime.rpc.policy_channel import PolicyChannel
 
 JOB_SERVICE: Final = "sexton.v1.JobService"
 RUN_SERVICE: Final = "sexton.v1.RunService"
@@ -47,20 +44,21 @@ _MODES: Final = {
     api.RESUME_MODE_NOW: ResumeMode.NOW,
     api.RESUME_MODE_CATCH_UP: ResumeMode.CATCH_UP,
 }
-_OVERLAPS: Final = {value: value for value in job_pb2.OverlapPolicy.values()}
+OVERLAPS: Final = {value: value for value in job_pb2.OverlapPolicy.values()}
 
 
 class JobServicer(grpc_services.JobServiceServicer):
     """Serves `sexton.v1.JobService`."""
 
     def __init__(self, mesh: Mesh) -> None:
-        self._mesh = mesh
+        finder = RunFinder(mesh)
         self._editor = Editor(mesh)
         self._notices = Notices(mesh)
         self._applier = Applier(mesh, self._editor, self._notices)
         self._viewer = Viewer(mesh)
         self._lister = JobLister(mesh, self._notices)
-        self._explainer = Explainer(mesh, RunFinder(mesh))
+        self._explainer = Explainer(mesh, finder)
+        self._starter = Starter(mesh, finder)
         self._previewer = Previewer(mesh)
         self._versions = Versions(mesh)
         self._ledger = LedgerReader(mesh)
@@ -130,26 +128,8 @@ class JobServicer(grpc_services.JobServiceServicer):
         timeout_s = time_left_s(context)
         name = checks.job_name("name", request.name)
         checks.request_id(request.request_id, required=True)
-        overlap = checks.word(_OVERLAPS, "overlap", request.overlap)
-        job = await RunFinder(self._mesh).current(name)
-        if job is None:
-            raise NotFound("job", request.name)
-        forwarded = internal.TriggerRequest(
-            namespace=job.namespace,
-            job=job.job,
-            uid=job.uid,
-            request_id=request.request_id,
-            overlap=overlap,
-        )
-
-        async def trigger(channel: PolicyChannel, left_s: float) -> internal.TriggerResponse:
-            stub = LeaderServiceStub(channel)
-            answer: internal.TriggerResponse = await stub.Trigger(forwarded, timeout=left_s)
-            return answer
-
-        lease = keys.coordinator_lease(job.shard)
-        response = await ask_holder(self._mesh, lease, trigger, timeout_s=timeout_s)
-        return response.answer
+        checks.word(OVERLAPS, "overlap", request.overlap)
+        return await self._starter.trigger(name, request, timeout_s=timeout_s)
 
     async def ExplainJob(
         self, request: api.ExplainJobRequest, _context: Any
@@ -198,6 +178,7 @@ class RunServicer(grpc_services.RunServiceServicer):
         self._lister = RunLister(mesh, self._finder)
         self._ender = RunEnder(mesh, self._finder)
         self._watcher = RunWatcher(mesh, self._finder)
+        self._starter = Starter(mesh, self._finder)
 
     async def GetRun(self, request: api.GetRunRequest, _context: Any) -> api.GetRunResponse:
         """Reads a run."""
@@ -238,6 +219,20 @@ class RunServicer(grpc_services.RunServiceServicer):
         async with aclosing(self._watcher.watch(name)) as responses:
             async for response in responses:
                 yield response
+
+    async def RetryRun(self, request: api.RetryRunRequest, context: Any) -> api.RetryRunResponse:
+        """Runs an ended run again, by the leader of the job's shard."""
+        timeout_s = time_left_s(context)
+        name = checks.run_name("name", request.name)
+        checks.request_id(request.request_id, required=True)
+        checks.word(OVERLAPS, "overlap", request.overlap)
+        answer = await self._starter.retry(name, request, timeout_s=timeout_s)
+        return api.RetryRunResponse(
+            run=answer.run if answer.HasField("run") else None,
+            decision=answer.decision,
+            reason=answer.reason,
+            run_name=answer.run_name,
+        )
 
     async def stop(self) -> None:
         """Ends open streams."""

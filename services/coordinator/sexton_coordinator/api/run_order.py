@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from functools import partial
 from typing import Final, NamedTuple
 
 from sexton.internal.v1 import records_pb2 as records
 from sexton_coordinator.api.checks import Name
+from sexton_coordinator.api.cursors import Cursor
 from sexton_coordinator.api.run_finding import RunFinder
 from sexton_coordinator.api.showing import handle_key
 from sexton_coordinator.mesh import Mesh
@@ -17,10 +16,8 @@ from sexton_core.ids import format_time
 from sexton_core.instants import SECOND, Instant
 from sexton_core.policy.state import Handle
 from sexton_records import keys
-from sexton_runtime.kv.engine import Engine
 from sexton_runtime.kv.types import KeyValue, prefix_end
 
-PAGE: Final = 100
 _LIVE: Final = "live"
 _ENDED: Final = "ended"
 _FILLED: Final = "filled"
@@ -150,7 +147,7 @@ class RunOrder:
         bound = letter + last[1:_TIME_ENDS]
         return bound + _AFTER_ALL if letter < last[0] else bound
 
-    def _ids(self, prefix: bytes, letter: str, end: str) -> _Cursor:
+    def _ids(self, prefix: bytes, letter: str, end: str) -> Cursor:
         start = prefix + letter.encode()
         return self._cursor(start, prefix + end.encode(), reverse=True, keys_only=True)
 
@@ -185,33 +182,8 @@ class RunOrder:
 
     def _cursor(
         self, start: bytes, end: bytes, *, reverse: bool = False, keys_only: bool = False
-    ) -> _Cursor:
-        return _Cursor(self._mesh.store, start, end, reverse=reverse, keys_only=keys_only)
-
-
-class _Cursor:
-    """Walks through a range, reading on only as far as it is asked for."""
-
-    def __init__(
-        self, store: Engine, start: bytes, end: bytes, *, reverse: bool, keys_only: bool
-    ) -> None:
-        self._scan = partial(
-            store.scan, start, end, limit=PAGE, reverse=reverse, keys_only=keys_only
-        )
-        self._waiting: deque[KeyValue] = deque()
-        self._token = b""
-        self._complete = start >= end
-
-    async def next(self) -> KeyValue | None:
-        """Returns the next item; None: there is none."""
-        while not self._waiting:
-            if self._complete:
-                return None
-            page = await self._scan(page_token=self._token)
-            self._waiting.extend(page.kvs)
-            self._token = page.next_token
-            self._complete = not page.next_token
-        return self._waiting.popleft()
+    ) -> Cursor:
+        return Cursor(self._mesh.store, start, end, reverse=reverse, keys_only=keys_only)
 
 
 def _age(kv: KeyValue | None, skipped: int) -> tuple[bytes, bytes]:

@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 import structlog
 
-from sexton.errors import InvalidArgument, NoSpace, NotFound, OutcomeUnknown, SextonError, TooLarge
+from sexton.errors import InvalidArgument, NoSpace, OutcomeUnknown, SextonError, TooLarge
 from sexton.internal.v1 import queue_pb2
-from sexton.v1 import scheduler_pb2
 from sexton_coordinator.jobs_store import LoadedJob, UnreadableJob, get_all
+from sexton_coordinator.leader.asking import Answers, Asking, next_asked
 from sexton_coordinator.leader.counters import Counters
 from sexton_coordinator.leader.machine import (
     UNREADABLE_NS,
     Created,
     Known,
     Machine,
-    Trigger,
 )
 from sexton_coordinator.leader.steps import OversizedError, Planner, Step
 from sexton_coordinator.mesh import Mesh
-from sexton_coordinator.requests import recorded_answer
-from sexton_core.errors import PolicyError
 from sexton_core.ids import RunId
 from sexton_core.instants import SECOND
 from sexton_records import keys
-from sexton_records.state import OVERLAP_OF
 from sexton_runtime.kv.held_lease import HeldLease
 from sexton_runtime.kv.types import (
     Compare,
@@ -53,8 +49,6 @@ _COMMIT_BYTES: Final = 1024 * 1024
 """Bytes of one commit call; a single transaction may have as many, and a call takes 3 MiB."""
 _LONGEST_SLEEP_S: Final = 1.0
 """The clock is looked at this often: mesh time may be moved forward."""
-
-_Answers: TypeAlias = "dict[Known, tuple[Trigger, scheduler_pb2.TriggerJobResponse | SextonError]]"
 
 _log = structlog.get_logger(__name__)
 
@@ -98,6 +92,7 @@ class Firing:
             limits=mesh.store.limits,
             traceparent=self._traceparent,
         )
+        self._asking = Asking(mesh=mesh, planner=self._planner, counters=counters)
         self._slots = asyncio.Semaphore(_BATCHES_AT_ONCE)
         self._stopping = False
 
@@ -169,7 +164,7 @@ class Firing:
         self._counters.looks += len(batch)
         try:
             await self._read(batch)
-            answers = await self._read_requests(batch)
+            answers = await self._asking.read(batch)
         except LASTING:
             raise
         except SextonError:
@@ -198,7 +193,7 @@ class Firing:
                     self._unreadable(known, loaded.why)
                 else:
                     await self._drop_timer(known, None)
-                    self._fail_triggers(known)
+                    self._asking.fail_all(known)
                     self._machine.gone(known)
         await self._read_handles(batch)
 
@@ -227,35 +222,12 @@ class Firing:
             if not kv.create_revision:
                 known.ended.add(run_id)
 
-    async def _read_requests(self, batch: Sequence[Known]) -> _Answers:
-        """Reads whether the starts that are asked for next have had their effect already."""
-        asked = [
-            (known, asked)
-            for known in batch
-            if known.loaded is not None and (asked := _next_trigger(known)) is not None
-        ]
-        wanted = [self._planner.trigger_key(asked) for _, asked in asked]
-        answers: _Answers = {}
-        kvs = await get_all(self._mesh.store, wanted)
-        for (known, trigger), kv in zip(asked, kvs, strict=True):
-            empty = scheduler_pb2.TriggerJobResponse()
-            try:
-                answer = recorded_answer(kv, trigger.body, trigger.request.request_id, empty)
-                if answer is None and known.loaded is not None:
-                    _check_overlap(known.loaded, trigger)
-            except SextonError as error:
-                answers[known] = (trigger, error)
-            else:
-                if answer is not None:
-                    answers[known] = (trigger, answer)
-        return answers
-
     # Deciding ---------------------------------------------------------------------------------
 
     async def _plan(
         self,
         batch: Sequence[Known],
-        answers: _Answers,
+        answers: Answers,
     ) -> list[tuple[Known, Step]]:
         steps: list[tuple[Known, Step]] = []
         for number, known in enumerate(batch):
@@ -268,9 +240,9 @@ class Firing:
             if known.scanned is not None and known.scanned != loaded.timer:
                 await self._drop_timer(known, loaded)
             known.scanned = None
-            asked = _next_trigger(known)
+            asked = next_asked(known)
             if asked is not None and known in answers and answers[known][0] is asked:
-                self._answer(known.triggers.popleft(), answers[known][1])
+                self._asking.answer(known.asked.popleft(), answers[known][1])
                 asked = None
             try:
                 step = self._planner.plan(
@@ -295,8 +267,8 @@ class Firing:
 
     async def _commit_part(self, steps: Sequence[tuple[Known, Step]]) -> None:
         for _, step in steps:
-            if step.trigger is not None:
-                step.trigger.sent = True
+            if step.asked is not None:
+                step.asked.sent = True
         try:
             results = await self._lease.commit([step.txn for _, step in steps if step.txn])
         except OutcomeUnknown:
@@ -330,8 +302,8 @@ class Firing:
         if result.outcome is Outcome.COMMITTED:
             self._done(known, step, result.revision)
             return
-        if step.trigger is not None:
-            step.trigger.sent = False
+        if step.asked is not None:
+            step.asked.sent = False
         if result.outcome is Outcome.REFUSED:
             self._counters.refused += 1
             ended = step.requires.get(result.failed_compare)
@@ -348,8 +320,8 @@ class Firing:
             self._machine.postpone(known, self._mesh.now() + known.pause_ns())
         else:
             assert result.outcome is Outcome.NO_SPACE, "no step says when it is too late"
-            if step.trigger is not None and known.triggers:
-                self._answer(known.triggers.popleft(), NoSpace())
+            if step.asked is not None and known.asked:
+                self._asking.answer(known.asked.popleft(), NoSpace())
             self._postpone([known])
 
     def _done(self, known: Known, step: Step, revision: int) -> None:
@@ -373,10 +345,10 @@ class Firing:
             self._machine.waiting.add(known.uid)
         else:
             self._machine.waiting.discard(known.uid)
-        if step.trigger is not None and step.answer is not None:
-            if known.triggers and known.triggers[0] is step.trigger:
-                known.triggers.popleft()
-            self._answer(step.trigger, step.answer)
+        if step.asked is not None and step.answer is not None:
+            if known.asked and known.asked[0] is step.asked:
+                known.asked.popleft()
+            self._asking.answer(step.asked, step.answer)
         self._machine.finish(known, verdict.next_due)
 
     def _read_again(self, known: Known) -> None:
@@ -399,7 +371,7 @@ class Firing:
             job=f"{known.ref.namespace}/{known.ref.job}",
             why=why,
         )
-        self._fail_triggers(known)
+        self._asking.fail_all(known)
         known.loaded = None
         self._machine.postpone(known, self._mesh.now() + UNREADABLE_NS)
 
@@ -424,25 +396,6 @@ class Firing:
             return  # it does no harm, and is found again
         self._counters.stale_timers += result.outcome is Outcome.COMMITTED
 
-    # Answers ----------------------------------------------------------------------------------
-
-    def _answer(
-        self, trigger: Trigger, answer: scheduler_pb2.TriggerJobResponse | SextonError
-    ) -> None:
-        self._counters.triggers += 1
-        if trigger.answer.done():
-            return
-        if isinstance(answer, SextonError):
-            trigger.answer.set_exception(answer)
-        else:
-            trigger.answer.set_result(answer)
-
-    def _fail_triggers(self, known: Known) -> None:
-        while known.triggers:
-            trigger = known.triggers.popleft()
-            name = f"{trigger.request.namespace}/{trigger.request.job}"
-            self._answer(trigger, NotFound("job", name))
-
     def _traceparent(self) -> str:
         random = self._mesh.randomness.token_hex(24)
         return f"00-{random[:32]}-{random[32:]}-01"
@@ -450,31 +403,8 @@ class Firing:
 
 def _unsend(steps: Sequence[tuple[Known, Step]]) -> None:
     for _, step in steps:
-        if step.trigger is not None:
-            step.trigger.sent = False
-
-
-def _check_overlap(loaded: LoadedJob, trigger: Trigger) -> None:
-    """Refuses a start that contradicts the job, before it is decided about with all that is due.
-
-    Raises:
-        InvalidArgument: its overlap policy can't be used.
-
-    """
-    overlap = OVERLAP_OF.get(trigger.request.overlap)
-    if overlap is None:
-        return
-    try:
-        loaded.job.check_overlap(overlap)
-    except PolicyError as error:
-        raise InvalidArgument(error.field, error.value, error.expected) from None
-
-
-def _next_trigger(known: Known) -> Trigger | None:
-    """Returns the next start that somebody still waits for."""
-    while known.triggers and known.triggers[0].answer.done():
-        known.triggers.popleft()
-    return known.triggers[0] if known.triggers else None
+        if step.asked is not None:
+            step.asked.sent = False
 
 
 def _parts(steps: Sequence[tuple[Known, Step]]) -> list[list[tuple[Known, Step]]]:

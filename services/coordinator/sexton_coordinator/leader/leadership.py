@@ -8,8 +8,6 @@ from dataclasses import asdict
 import structlog
 
 from sexton.errors import NotLeader, SextonError
-from sexton.internal.v1 import coordinator_pb2
-from sexton.v1 import scheduler_pb2
 from sexton_coordinator.leader.counters import Counters
 from sexton_coordinator.leader.tenure import Tenure
 from sexton_coordinator.mesh import Mesh
@@ -64,17 +62,18 @@ class Leadership:
         tenure = self._tenures.get(shard)
         return tenure if tenure is not None and tenure.lease.still_held() else None
 
-    async def trigger(
-        self, request: coordinator_pb2.TriggerRequest
-    ) -> scheduler_pb2.TriggerJobResponse:
-        """Starts a run; raises `NotLeader` where another replica leads the job's shard."""
-        shard = keys.shard_of(request.uid, self._mesh.coordinator_shards)
+    def of_job(self, uid: str) -> Tenure:
+        """Returns the tenure that leads a job's shard; raises `NotLeader` where there is none."""
+        return self.require(keys.shard_of(uid, self._mesh.coordinator_shards))
+
+    def require(self, shard: int) -> Tenure:
+        """Returns the tenure that leads a shard; raises `NotLeader` where another replica does."""
         tenure = self.tenure(shard)
         if tenure is None:
             leader = self._mesh.directory.leader(shard)
             elsewhere = leader is not None and leader.address != self._mesh.address
             raise NotLeader(leader.address if leader is not None and elsewhere else "")
-        return await tenure.trigger(request)
+        return tenure
 
     async def _compete(self, shard: int) -> None:
         """Leads a shard, again and again."""

@@ -12,14 +12,14 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sexton.internal.v1 import coordinator_pb2, records_pb2
-from sexton.v1 import scheduler_pb2
 from sexton_coordinator.jobs_store import JobRef, LoadedJob
 from sexton_coordinator.leader.horizon import Horizon
 from sexton_core.ids import RunId
 from sexton_core.instants import MILLISECOND, SECOND, Duration, Instant
+from sexton_runtime.kv.types import KeyValue
 
 _FIRST_PAUSE_NS: Final[Duration] = 2 * MILLISECOND
 _LONGEST_PAUSE_NS: Final[Duration] = SECOND
@@ -37,15 +37,25 @@ class Created(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Trigger:
-    """A start that somebody asks for, until it is answered."""
+class Asked:
+    """Something that somebody asks for about a job, until it is answered."""
+
+    ref: JobRef
+    answer: asyncio.Future[Any]
+    """Takes the message that answers it, or an error."""
+    sent: bool = False
+    """Whether a commit of it may still take effect."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Trigger(Asked):
+    """A start."""
 
     request: coordinator_pb2.TriggerRequest
     body: bytes
     """The hash of the request's body."""
-    answer: asyncio.Future[scheduler_pb2.TriggerJobResponse]
-    sent: bool = False
-    """Whether a commit of it may still take effect."""
+    dead: KeyValue | None = None
+    """The dead letter that it takes off the list, as read; None: it takes none."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -77,7 +87,7 @@ class Known:
     sent: bytes = b""
     sent_runs: tuple[Created, ...] = ()
     strikes: int = 0
-    triggers: deque[Trigger] = field(default_factory=deque)
+    asked: deque[Asked] = field(default_factory=deque)
 
     def pause_ns(self) -> Duration:
         """Counts a look that came to nothing, and returns how long to wait after it."""
@@ -154,11 +164,10 @@ class Machine:
         known.force = known.force or force
         self._wake(known)
 
-    def ask(self, trigger: Trigger) -> None:
-        """Takes a start that somebody asks for."""
-        request = trigger.request
-        known = self._know(JobRef(request.uid, request.namespace, request.job))
-        known.triggers.append(trigger)
+    def ask(self, asked: Asked) -> None:
+        """Takes what somebody asks for."""
+        known = self._know(asked.ref)
+        known.asked.append(asked)
         self._wake(known)
 
     def forget_all_read(self) -> None:
@@ -212,7 +221,7 @@ class Machine:
             known.reread = known.again = True
         if known.reread:
             known.loaded, known.reread = None, False
-        if known.again or known.triggers:
+        if known.again or known.asked:
             self._wake(known)
         armed = self.horizon.arm(known.uid, next_due)
         if not armed and known.uid not in self._ready:
@@ -232,16 +241,16 @@ class Machine:
         known.in_flight = False
         self.waiting.discard(known.uid)
         self.horizon.arm(known.uid, None)
-        if known.again or known.triggers:
+        if known.again or known.asked:
             self._wake(known)
         else:
             self._forget(known)
 
-    def drain(self) -> Iterable[Trigger]:
-        """Takes out every start that waits for an answer."""
+    def drain(self) -> Iterable[Asked]:
+        """Takes out everything that waits for an answer."""
         for known in self._known.values():
-            while known.triggers:
-                yield known.triggers.popleft()
+            while known.asked:
+                yield known.asked.popleft()
 
     def _know(self, ref: JobRef) -> Known:
         known = self._known.get(ref.uid)

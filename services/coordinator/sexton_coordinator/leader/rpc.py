@@ -1,7 +1,10 @@
-"""What the leader answers: starts forwarded by other replicas, and who this member is."""
+"""What the leader answers: what other replicas forward to it, and who this member is."""
+# ruff: noqa: N802 - the methods' names are the protos'
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -12,8 +15,9 @@ from sexton.v1 import scheduler_pb2
 from sexton_coordinator.leader.leadership import Leadership
 from sexton_coordinator.mesh import Mesh
 from sexton_core.errors import FieldError
-from sexton_core.ids import check_name, check_uid
-from sexton_core.instants import MILLISECOND
+from sexton_core.ids import RunId, check_name, check_uid, parse_run_id
+from sexton_core.instants import MAX_INSTANT, MILLISECOND
+from sexton_records import keys
 from sexton_records.state import OVERLAP_OF
 from sexton_runtime.rpc.server import Service
 from sexton_runtime.secrets import Role
@@ -22,6 +26,7 @@ from sexton_runtime.version import software_version
 LEADER_SERVICE = "sexton.internal.v1.LeaderService"
 MEMBER_SERVICE = "sexton.internal.v1.MemberService"
 _MAX_REQUEST_ID = 128
+_MAX_DEAD = 1_000
 
 
 def leader_services(mesh: Mesh, leadership: Leadership) -> tuple[Service, ...]:
@@ -43,27 +48,62 @@ def leader_services(mesh: Mesh, leadership: Leadership) -> tuple[Service, ...]:
 
 
 class LeaderServicer(grpc_services.LeaderServiceServicer):
-    """Passes starts to the tenure that leads the job's shard."""
+    """Passes what is asked for to the tenure that leads the job's shard."""
 
     def __init__(self, leadership: Leadership) -> None:
         self._leadership = leadership
 
-    async def Trigger(  # noqa: N802 - the proto's name
-        self, request: pb.TriggerRequest, _context: Any
-    ) -> pb.TriggerResponse:
+    async def Trigger(self, request: pb.TriggerRequest, _context: Any) -> pb.TriggerResponse:
         """Starts a run through the gate."""
-        try:
+        with _refusing():
             check_name("namespace", request.namespace)
             check_name("job", request.job)
             check_uid(request.uid)
-        except FieldError as error:
-            raise InvalidArgument(error.field, error.value, error.expected) from None
-        request_id = request.request_id
-        if not 1 <= len(request_id) <= _MAX_REQUEST_ID or not request_id.isprintable():
-            raise InvalidArgument("request_id", request_id, "1 to 128 printable characters")
+            if request.retry_of:
+                parse_run_id(request.retry_of, field="retry_of")
+        if request.dead_letter:
+            _check_dead_letter(request.dead_letter, request.uid, request.retry_of)
+        else:
+            _check_request_id(request.request_id)
         if request.overlap and request.overlap not in OVERLAP_OF:
             raise InvalidArgument("overlap", request.overlap, "a policy that this version knows")
-        return pb.TriggerResponse(answer=await self._leadership.trigger(request))
+        if not 0 <= request.nominal_ns <= MAX_INSTANT:
+            raise InvalidArgument("nominal_ns", request.nominal_ns, "an instant")
+        tenure = self._leadership.of_job(request.uid)
+        return pb.TriggerResponse(answer=await tenure.trigger(request))
+
+    async def PurgeDead(self, request: pb.PurgeDeadRequest, _context: Any) -> pb.PurgeDeadResponse:
+        """Takes dead letters off the list."""
+        if not 1 <= len(request.dead_letters) <= _MAX_DEAD:
+            count = len(request.dead_letters)
+            raise InvalidArgument("dead_letters", count, f"1 to {_MAX_DEAD:,} keys")
+        for key in request.dead_letters:
+            _check_dead_letter(key)
+        await self._leadership.require(request.shard).purge_dead(request.dead_letters)
+        return pb.PurgeDeadResponse()
+
+
+def _check_request_id(text: str) -> None:
+    if not 1 <= len(text) <= _MAX_REQUEST_ID or not text.isprintable():
+        raise InvalidArgument("request_id", text, "1 to 128 printable characters")
+
+
+def _check_dead_letter(key: bytes, uid: str = "", run_id: RunId = "") -> None:
+    """Refuses what is no dead letter's key, or (where they are given) another job's or run's."""
+    try:
+        of = keys.parse_ended_key(key) if key.startswith(keys.DEAD) else None
+    except ValueError:
+        of = None
+    if of is None or (uid and of[1:] != (uid, run_id)):
+        raise InvalidArgument("dead_letter", key, "the key of a dead letter of this run")
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    try:
+        yield
+    except FieldError as error:
+        raise InvalidArgument(error.field, error.value, error.expected) from None
 
 
 class MemberServicer(grpc_services.MemberServiceServicer):
@@ -73,7 +113,7 @@ class MemberServicer(grpc_services.MemberServiceServicer):
         self._mesh = mesh
         self._leadership = leadership
 
-    async def DescribeMember(  # noqa: N802 - the proto's name
+    async def DescribeMember(
         self, _request: pb.DescribeMemberRequest, _context: Any
     ) -> pb.DescribeMemberResponse:
         """Answers from memory: the first shard that is led, where there are several."""

@@ -5,20 +5,41 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from google.protobuf.message import Message
+
 from sexton.internal.v1 import queue_pb2, records_pb2
 from sexton.v1 import run_pb2, scheduler_pb2
 from sexton_coordinator.jobs_store import LoadedJob
-from sexton_coordinator.leader.machine import Created, Trigger
+from sexton_coordinator.leader.machine import Asked, Created, Trigger
 from sexton_coordinator.requests import encode_request
-from sexton_coordinator.writes import buffered_ops, decision_ops, state_ops
-from sexton_core.ids import RunId
+from sexton_coordinator.writes import JobName, buffered_ops, decision_ops, state_ops
+from sexton_core.ids import RunId, manual_run_id, requeued_run_id, retry_run_id
 from sexton_core.instants import Instant
-from sexton_core.policy import Admission, Handle, JobState, NewRun, Verdict, decide, trigger
-from sexton_core.words import Ask, Decision
+from sexton_core.policy import (
+    Admission,
+    Handle,
+    JobState,
+    NewRun,
+    Repeated,
+    Verdict,
+    decide,
+    trigger,
+)
+from sexton_core.words import Ask, Decision, Overlap
 from sexton_records import keys
 from sexton_records.runs import new_record, run_message
 from sexton_records.state import OVERLAP_OF
-from sexton_runtime.kv.types import Compare, Limits, Op, Put, Target, Txn, absent
+from sexton_runtime.kv.types import (
+    Compare,
+    Delete,
+    Limits,
+    Op,
+    Put,
+    Target,
+    Txn,
+    absent,
+    unchanged,
+)
 
 ROOM_OPS: Final = 1
 """What the lease adds to a transaction: its fence."""
@@ -27,7 +48,8 @@ _STARTS: Final = (24, 8, 2, 1)
 """Starts of one transaction, tried in this order until it fits: runs may be large."""
 
 TRIGGER: Final = "TriggerJob"
-"""The method under which requests for a start are recorded."""
+RETRY: Final = "RetryRun"
+"""The methods under which requests for a start are recorded."""
 
 MODES: Final = {
     Ask.CANCEL: run_pb2.CANCEL_MODE_CANCEL,
@@ -56,8 +78,8 @@ class Step(NamedTuple):
     writes_state: bool
     created: tuple[Created, ...]
     ends: tuple[tuple[int, queue_pb2.EndRequest], ...]
-    trigger: Trigger | None
-    answer: scheduler_pb2.TriggerJobResponse | None
+    asked: Asked | None = None
+    answer: Message | None = None
 
     def after(self, revision: int) -> LoadedJob:
         """Returns the job as it is once the step is committed at a revision."""
@@ -97,7 +119,7 @@ class Planner:
         loaded: LoadedJob,
         now: Instant,
         ended: set[RunId],
-        asked: Trigger | None = None,
+        asked: Asked | None = None,
         *,
         force: bool = False,
     ) -> Step:
@@ -107,7 +129,7 @@ class Planner:
             loaded: as read or committed last.
             now: mesh time, as estimated.
             ended: of its live runs, those that are known to have ended.
-            asked: the start that somebody asks for; None: what is due is decided.
+            asked: what somebody asks for; None: what is due is decided.
             force: writes the timer although it should stand.
 
         Raises:
@@ -119,15 +141,8 @@ class Planner:
                 verdict = decide(loaded.job, loaded.state, now, ended, limit=starts)
                 step = self._step(loaded, verdict, now, force=force)
             else:
-                verdict, admission = trigger(
-                    loaded.job,
-                    loaded.state,
-                    now,
-                    asked.request.request_id,
-                    overlap=OVERLAP_OF.get(asked.request.overlap),
-                    ended=ended,
-                    limit=starts,
-                )
+                assert isinstance(asked, Trigger), "nothing else is asked for"
+                verdict, admission = _start(loaded, now, asked, ended, starts)
                 step = self._step(loaded, verdict, now, asked, admission)
             if step.txn is None or self._fits(step.txn):
                 return step
@@ -137,15 +152,20 @@ class Planner:
         """Returns the key of a run in flight."""
         return keys.handle_key(self._queue_shard(handle.queue), uid, handle)
 
-    def trigger_key(self, asked: Trigger) -> bytes:
-        """Returns the key that says that a request for a start has had its effect.
+    def proof_key(self, asked: Asked) -> bytes:
+        """Returns the key that says whether something has had its effect.
 
-        Its shard is the request's, not the job's: a job that is deleted and created again may be
-        in another shard, and the request is still the same.
+        Of a start, its dead letter's or its request's. The request's shard is its own, not the
+        job's: a job that is deleted and created again may be in another shard, and the request is
+        still the same.
         """
+        assert isinstance(asked, Trigger), "nothing else is asked for"
         request = asked.request
+        if request.dead_letter:
+            return request.dead_letter
         shard = keys.shard_of(request.request_id, self._coordinator_shards)
-        return keys.request_key(shard, request.namespace, TRIGGER, request.request_id)
+        method = RETRY if request.retry_of else TRIGGER
+        return keys.request_key(shard, request.namespace, method, request.request_id)
 
     def end_request(
         self, uid: str, handle: Handle, ask: Ask, reason: str
@@ -200,10 +220,8 @@ class Planner:
             then += buffered_ops(name, verdict.buffered, verdict.unbuffered)
         answer = None
         if asked is not None and admission is not None:
-            answer = _answer(admission, created)
-            request_key = self.trigger_key(asked)
-            compares.append(absent(request_key))
-            then.append(Put(request_key, encode_request(asked.body, answer, now)))
+            answer = _answer(name, admission, created)
+            self._write_proof(asked, answer, now, compares, then)
         return Step(
             loaded=loaded,
             verdict=verdict,
@@ -216,9 +234,26 @@ class Planner:
                 self.end_request(uid, handle, ask, f"overlap: {ask} for a newer start")
                 for handle, ask in verdict.asks
             ),
-            trigger=asked,
+            asked=asked,
             answer=answer,
         )
+
+    def _write_proof(
+        self,
+        asked: Trigger,
+        answer: scheduler_pb2.TriggerJobResponse,
+        now: Instant,
+        compares: list[Compare],
+        then: list[Op],
+    ) -> None:
+        """Adds what makes a start the only one of its request, or of its dead letter."""
+        if asked.dead is None:
+            key = self.proof_key(asked)
+            compares.append(absent(key))
+            then.append(Put(key, encode_request(asked.body, answer, now)))
+        elif answer.run_name:  # else it stays on the list
+            compares.append(unchanged(asked.dead))
+            then.append(Delete(asked.dead.key))
 
     def _record(self, loaded: LoadedJob, run: NewRun, now: Instant) -> bytes:
         prefix = loaded.versions[run.version].run_prefix(loaded.name)
@@ -242,13 +277,58 @@ def _txn(
     return Txn(tuple(compares), tuple(then), not_before_ns=not_before)
 
 
-def _answer(admission: Admission, created: list[Created]) -> scheduler_pb2.TriggerJobResponse:
+def requeued_id(uid: str, asked: Trigger) -> RunId:
+    """Returns the id of the run that takes a dead letter off the list."""
+    ended_at, _, run_id = keys.parse_ended_key(asked.request.dead_letter)
+    return requeued_run_id(uid, ended_at, run_id)
+
+
+def run_named(name: JobName, run_id: RunId) -> str:
+    """Returns the resource name of a run."""
+    return f"namespaces/{name.namespace}/jobs/{name.job}/runs/{run_id}"
+
+
+def _start(
+    loaded: LoadedJob, now: Instant, asked: Trigger, ended: set[RunId], limit: int
+) -> tuple[Verdict, Admission]:
+    """Decides about a start that somebody asks for."""
+    request, uid = asked.request, loaded.name.uid
+    overlap = OVERLAP_OF.get(request.overlap)
+    repeats = Repeated(request.nominal_ns, request.retry_of) if request.retry_of else None
+    if request.dead_letter:
+        run_id = requeued_id(uid, asked)
+        # A dead letter must not be dropped for another: what can't start now waits.
+        together = loaded.job.current.overlap is Overlap.ALLOW_ALL
+        overlap = Overlap.ALLOW_ALL if together else Overlap.BUFFER_ALL
+    elif request.retry_of:
+        run_id = retry_run_id(uid, now, request.request_id)
+    else:
+        run_id = manual_run_id(uid, now, request.request_id)
+    return trigger(
+        loaded.job,
+        loaded.state,
+        now,
+        run_id,
+        overlap=overlap,
+        repeats=repeats,
+        ended=ended,
+        limit=limit,
+    )
+
+
+def _answer(
+    name: JobName, admission: Admission, created: list[Created]
+) -> scheduler_pb2.TriggerJobResponse:
+    answer = scheduler_pb2.TriggerJobResponse()
+    if admission.decision in {Decision.FIRED, Decision.BUFFERED}:
+        answer.run_name = run_named(name, admission.run_id)
     if admission.decision is not Decision.FIRED:
-        return scheduler_pb2.TriggerJobResponse(
-            decision=admission.decision.value, reason=admission.reason.value
-        )
+        answer.decision = admission.decision.value
+        answer.reason = admission.reason.value
+        return answer
     for run in created:
         record = records_pb2.RunRecord.FromString(run.record)
         if record.run_id == admission.run_id:
-            return scheduler_pb2.TriggerJobResponse(run=run_message(record, 0, full=True))
+            answer.run.CopyFrom(run_message(record, 0, full=True))
+            return answer
     raise AssertionError("a start that was let through has a run")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 import structlog
@@ -11,6 +11,7 @@ import structlog
 from sexton.errors import Compacted, NotLeader, OutcomeUnknown, SextonError
 from sexton.internal.v1 import coordinator_pb2, records_pb2
 from sexton.v1 import scheduler_pb2
+from sexton_coordinator.jobs_store import JobRef
 from sexton_coordinator.leader.counters import Counters
 from sexton_coordinator.leader.definitions import Definitions
 from sexton_coordinator.leader.firing import Firing
@@ -24,6 +25,7 @@ from sexton_coordinator.mesh import Mesh
 from sexton_coordinator.requests import body_hash
 from sexton_records import keys
 from sexton_runtime.kv.held_lease import HeldLease
+from sexton_runtime.kv.types import Delete, Txn
 from sexton_runtime.kv.watcher import LASTING
 
 _DRAIN_S: Final = 0.6
@@ -36,6 +38,7 @@ _LEAST_PAGE: Final = 100
 """Timers of one page at least, where all but a few are known already."""
 _LOAD_PAUSE_S: Final = 0.02
 """Least time between two loadings."""
+_DELETES_PER_TXN: Final = 90
 
 Result = TypeVar("Result")
 Load: TypeAlias = Callable[[], Awaitable[Result]]
@@ -122,12 +125,33 @@ class Tenure:
         if not self.lease.still_held():
             raise NotLeader
         trigger = Trigger(
+            ref=JobRef(request.uid, request.namespace, request.job),
             request=request,
             body=body_hash(request),
             answer=asyncio.get_running_loop().create_future(),
         )
         self._machine.ask(trigger)
-        return await trigger.answer
+        answer: scheduler_pb2.TriggerJobResponse = await trigger.answer
+        return answer
+
+    async def purge_dead(self, dead_letters: Sequence[bytes]) -> None:
+        """Takes dead letters off the list.
+
+        Raises:
+            NotLeader, OutcomeUnknown, Unavailable: some may still be on it.
+
+        """
+        if not self.lease.still_held():
+            raise NotLeader
+        # Nothing is compared: a dead letter's key is never used again.
+        txns = [
+            Txn(
+                then=tuple(Delete(key) for key in dead_letters[first : first + _DELETES_PER_TXN]),
+                use_reserve=True,
+            )
+            for first in range(0, len(dead_letters), _DELETES_PER_TXN)
+        ]
+        await self.lease.commit(txns)
 
     async def _lead(self) -> None:
         await self._retry_until_done(self._lookout.find_waiting)
@@ -225,13 +249,13 @@ class Tenure:
         self._lookout.want()
 
     def _dismiss(self) -> None:
-        """Answers whoever still waits for a start."""
+        """Answers whoever still waits for an answer."""
         leader = self._mesh.directory.leader(self.shard)
-        for trigger in self._machine.drain():
-            if not trigger.answer.done():
+        for asked in self._machine.drain():
+            if not asked.answer.done():
                 address = leader.address if leader is not None else ""
-                trigger.answer.set_exception(
-                    OutcomeUnknown("the leader changed before the start was answered")
-                    if trigger.sent
+                asked.answer.set_exception(
+                    OutcomeUnknown("the leader changed before this was answered")
+                    if asked.sent
                     else NotLeader(address)
                 )

@@ -17,6 +17,7 @@ from sexton.internal.v1 import queue_pb2
 from sexton.internal.v1 import records_pb2 as records
 from sexton.v1 import job_pb2, run_pb2
 from sexton.v1 import scheduler_pb2 as api
+from sexton.v1.dead_letter_pb2_grpc import DeadLetterServiceStub
 from sexton.v1.scheduler_pb2_grpc import JobServiceStub, MeshServiceStub, RunServiceStub
 from sexton_runtime.rpc.policy_channel import PolicyChannel
 
@@ -74,7 +75,8 @@ class World(Mesh):
 
     def __init__(self, seed: int = 0, **options: Any) -> None:
         options.setdefault("coordinators", ("coordinator-1",))
-        queue = {name: options.pop(name) for name in ("lasts_s", "deaf") if name in options}
+        scripted = ("lasts_s", "deaf", "fails")
+        queue = {name: options.pop(name) for name in scripted if name in options}
         super().__init__(seed, **options)
         self.queue = Queue(mesh=self, **queue)
         self._channels: list[PolicyChannel] = []
@@ -85,6 +87,7 @@ class World(Mesh):
         self.jobs_api = JobServiceStub(channel)
         self.runs_api = RunServiceStub(channel)
         self.mesh_api = MeshServiceStub(channel)
+        self.dead_api = DeadLetterServiceStub(channel)
 
     def open_channel(self, address: str) -> PolicyChannel:
         """Opens a channel that lives as long as the world."""

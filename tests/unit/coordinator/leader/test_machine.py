@@ -152,6 +152,7 @@ async def test_starts_that_are_asked_for_wait_their_turn() -> None:
     loop = asyncio.get_running_loop()
     asked = [
         Trigger(
+            ref=A,
             request=coordinator_pb2.TriggerRequest(uid=A.uid, namespace="default", job="first"),
             body=b"",
             answer=loop.create_future(),
@@ -161,7 +162,7 @@ async def test_starts_that_are_asked_for_wait_their_turn() -> None:
     for trigger in asked:
         made.ask(trigger)
     (known,) = made.take(0, 100)
-    assert known.triggers.popleft() is asked[0]
+    assert known.asked.popleft() is asked[0]
     made.finish(known, None)
     assert take(made) == [A.uid]
     assert list(made.drain()) == [asked[1]]

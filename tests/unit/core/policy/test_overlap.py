@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from unit.core.policy.world import Listed, World, job_of
 
+from sexton_core.ids import manual_run_id, retry_run_id, scheduled_run_id
 from sexton_core.instants import MINUTE, SECOND
-from sexton_core.policy import CatchUp, decide, trigger
+from sexton_core.policy import CatchUp, Repeated, decide, trigger
 from sexton_core.words import Ask, CatchUpPolicy, Decision, Overlap
 
 TENS = Listed(range(10, 1_000, 10))
@@ -189,11 +190,18 @@ def test_a_repeated_run_keeps_its_nominal_time_and_has_an_id_of_its_own() -> Non
     world.tick(25)
     world.live.clear()
     world.notice()
+    first = scheduled_run_id(world.job.uid, 10 * SECOND)
     verdict, admission = trigger(
-        world.job, world.state, world.now, "retry", nominal=10 * SECOND, ended=world.known_ended
+        world.job,
+        world.state,
+        world.now,
+        retry_run_id(world.job.uid, world.now, "retry"),
+        repeats=Repeated(10 * SECOND, first),
+        ended=world.known_ended,
     )
     assert admission.run_id.startswith("m19700101T000025Z-")
     assert verdict.runs[0].nominal == 10 * SECOND
+    assert verdict.runs[0].retry_of == first
     assert verdict.state.cursor == world.state.cursor
 
 
@@ -204,3 +212,11 @@ def test_asking_twice_in_one_second_names_one_run() -> None:
     assert not again.changed
     assert first.run_id == "m19700101T000000Z-" + first.run_id[-16:]
     assert World(job_of(TENS)).trigger("one").run_id == first.run_id
+
+
+def test_a_trigger_is_due_when_it_was_asked_for() -> None:
+    world = World(job_of(TENS))
+    now = 25 * SECOND + 700_000_000
+    verdict, _ = trigger(world.job, world.state, now, manual_run_id(world.job.uid, now, "one"))
+    (run,) = verdict.runs
+    assert (run.nominal, run.due, run.handle.not_before) == (25 * SECOND, now, now)

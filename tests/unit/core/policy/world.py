@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sexton_core.ids import manual_run_id
 from sexton_core.instants import SECOND, Instant
 from sexton_core.policy import (
     Admission,
@@ -200,8 +201,9 @@ class World:
         self._change(change)
 
     def trigger(self, request: str, overlap: Overlap | None = None) -> Admission:
+        run_id = manual_run_id(self.job.uid, self.now, request)
         verdict, admission = trigger(
-            self.job, self.state, self.now, request, overlap=overlap, ended=self.known_ended
+            self.job, self.state, self.now, run_id, overlap=overlap, ended=self.known_ended
         )
         if not self.commit(verdict):
             self.notice()

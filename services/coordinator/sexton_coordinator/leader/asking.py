@@ -1,0 +1,145 @@
+"""What is asked of jobs: whether it has had its effect already, and what becomes of the answers.
+
+What is asked for makes itself once only: a start by the record of its request or by the dead letter
+that it takes off the list, each compared in the start's own commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from google.protobuf.message import Message
+
+from sexton.errors import InvalidArgument, NotFound, SextonError
+from sexton.internal.v1 import records_pb2
+from sexton.v1 import scheduler_pb2
+from sexton_coordinator.jobs_store import LoadedJob, get_all
+from sexton_coordinator.leader.counters import Counters
+from sexton_coordinator.leader.machine import Asked, Known, Trigger
+from sexton_coordinator.leader.steps import Planner, requeued_id, run_named
+from sexton_coordinator.mesh import Mesh
+from sexton_coordinator.requests import recorded_answer
+from sexton_core.errors import PolicyError
+from sexton_records import keys
+from sexton_records.runs import run_message
+from sexton_records.state import OVERLAP_OF
+from sexton_runtime.kv.types import KeyValue
+
+Answers: TypeAlias = "dict[Known, tuple[Asked, Message | SextonError]]"
+"""What is asked for next and needs no decision any more, with its answer."""
+
+
+class Asking:
+    """Reads and answers, for one tenure."""
+
+    def __init__(self, *, mesh: Mesh, planner: Planner, counters: Counters) -> None:
+        self._mesh = mesh
+        self._planner = planner
+        self._counters = counters
+
+    async def read(self, batch: Sequence[Known]) -> Answers:
+        """Reads whether what is asked for next has had its effect, or can't have it."""
+        asked = [
+            (known, asked)
+            for known in batch
+            if known.loaded is not None and (asked := next_asked(known)) is not None
+        ]
+        kvs = await get_all(self._mesh.store, [self._planner.proof_key(one) for _, one in asked])
+        answers: Answers = {}
+        for (known, one), kv in zip(asked, kvs, strict=True):
+            if known.loaded is None:
+                continue
+            try:
+                answer = await self._found(known.loaded, one, kv)
+            except SextonError as error:
+                answers[known] = (one, error)
+            else:
+                if answer is not None:
+                    answers[known] = (one, answer)
+        return answers
+
+    def answer(self, asked: Asked, answer: Message | SextonError) -> None:
+        """Gives an answer to whoever still waits for it."""
+        self._counters.triggers += 1
+        if asked.answer.done():
+            return
+        if isinstance(answer, SextonError):
+            asked.answer.set_exception(answer)
+        else:
+            asked.answer.set_result(answer)
+
+    def fail_all(self, known: Known) -> None:
+        """Answers that a job is not there."""
+        while known.asked:
+            asked = known.asked.popleft()
+            self.answer(asked, NotFound("job", f"{asked.ref.namespace}/{asked.ref.job}"))
+
+    async def _found(self, loaded: LoadedJob, asked: Asked, kv: KeyValue) -> Message | None:
+        """Returns the answer that stands already.
+
+        Raises:
+            InvalidArgument: it can't be asked for like this.
+            NotFound: what it is about is not there.
+
+        """
+        assert isinstance(asked, Trigger), "nothing else is asked for"
+        if asked.request.dead_letter:
+            asked.dead = kv if kv.create_revision else None
+            return None if asked.dead is not None else await self._requeued(loaded, asked)
+        empty = scheduler_pb2.TriggerJobResponse()
+        answer = recorded_answer(kv, asked.body, asked.request.request_id, empty)
+        if answer is None:
+            _check_overlap(loaded, asked)
+        return answer
+
+    async def _requeued(
+        self, loaded: LoadedJob, asked: Trigger
+    ) -> scheduler_pb2.TriggerJobResponse:
+        """Answers with the run that has taken a dead letter off the list.
+
+        Raises:
+            NotFound: there is none: it was purged.
+
+        """
+        name = loaded.name
+        run_id = requeued_id(name.uid, asked)
+        answer = scheduler_pb2.TriggerJobResponse(run_name=run_named(name, run_id))
+        if any(start.run_id == run_id for start in loaded.state.buffered):
+            answer.decision = "buffered"
+            return answer
+        wanted = [keys.run_key(name.namespace, name.job, name.uid, run_id)]
+        wanted += [
+            self._planner.handle_key(name.uid, handle)
+            for handle in loaded.state.live
+            if handle.run_id == run_id
+        ]
+        for kv in await get_all(self._mesh.store, wanted):
+            if kv.create_revision:
+                record = records_pb2.RunRecord.FromString(kv.value)
+                answer.run.CopyFrom(run_message(record, kv.mod_revision, full=True))
+                return answer
+        raise NotFound("dead letter", run_named(name, asked.request.retry_of))
+
+
+def next_asked(known: Known) -> Asked | None:
+    """Returns the next thing that somebody still waits for."""
+    while known.asked and known.asked[0].answer.done():
+        known.asked.popleft()
+    return known.asked[0] if known.asked else None
+
+
+def _check_overlap(loaded: LoadedJob, trigger: Trigger) -> None:
+    """Refuses a start that contradicts the job, before it is decided about with all that is due.
+
+    Raises:
+        InvalidArgument: its overlap policy can't be used.
+
+    """
+    overlap = OVERLAP_OF.get(trigger.request.overlap)
+    if overlap is None:
+        return
+    try:
+        loaded.job.check_overlap(overlap)
+    except PolicyError as error:
+        raise InvalidArgument(error.field, error.value, error.expected) from None
