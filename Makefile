@@ -10,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test test-system lint format generate clean
+.PHONY: help setup demo test test-system test-faults soak lint format generate clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,10 +34,16 @@ demo: $(READY) ## a whole mesh at work, until Ctrl-C (SECONDS=20: kill the leade
 	@$(BIN)/python demos/mesh.py $(if $(SECONDS),--seconds $(SECONDS))
 
 test: $(READY) ## run the tests (no root, no system packages; under 5 minutes)
-	@$(BIN)/python -m pytest -m 'not system' -n auto --maxprocesses 4 --dist loadfile
+	@$(BIN)/python -m pytest -m 'not system and not faults' -n auto --maxprocesses 4 --dist loadfile
 
 test-system: $(READY) ## run the tests that need root, strace and a tmpfs (see .ci/run)
 	@$(BIN)/python -m pytest -m system
+
+test-faults: $(READY) ## break real meshes, of processes and of containers (root; 12 minutes)
+	@$(BIN)/python -m pytest -m faults tests/faults
+
+soak: $(READY) ## break meshes in every way for MINUTES=n, and see whether anything grows
+	@PYTHONPATH=tests $(BIN)/python -m faults.soak --minutes $(or $(MINUTES),60)
 
 lint: $(READY) ## types, style, import rules, protos, generated code
 	@$(BIN)/ruff check .

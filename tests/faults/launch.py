@@ -1,7 +1,9 @@
 """`python -m faults.launch FILE MODULE ...`: runs a module whose wall clock a test can shift.
 
 FILE holds the shift in nanoseconds, eight bytes, native; it is looked at with every reading, so a
-clock can jump while the module runs. Other clocks, and programs that it starts, are left alone.
+clock can jump while the module runs. Shifted is `time.time_ns`, by which services read the wall
+clock (`sexton_runtime.clock`). Other clocks, programs that it starts and `time.time` are left
+alone: gRPC compares that one with deadlines that its core, which can't be shifted, has set.
 """
 
 from __future__ import annotations
@@ -28,18 +30,12 @@ def shift_wall_clock(path: Path) -> None:
     """Makes this process's wall clock follow the file."""
     with path.open("rb") as file:
         shift = memoryview(mmap.mmap(file.fileno(), _SHIFT.size, prot=mmap.PROT_READ)).cast("q")
-    read_ns, read_clock_ns = time.time_ns, time.clock_gettime_ns
+    read_ns = time.time_ns
 
     def time_ns() -> int:
         return read_ns() + shift[0]
 
-    def clock_gettime_ns(clock: int) -> int:
-        return read_clock_ns(clock) + (shift[0] if clock == time.CLOCK_REALTIME else 0)
-
     time.time_ns = time_ns
-    time.clock_gettime_ns = clock_gettime_ns
-    time.time = lambda: time_ns() / 1e9
-    time.clock_gettime = lambda clock: clock_gettime_ns(clock) / 1e9
 
 
 def main() -> None:

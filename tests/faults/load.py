@@ -29,6 +29,7 @@ from sexton import (
     Overlap,
     PythonTask,
     ResumeMode,
+    Retention,
     Retry,
     RunState,
     ShellTask,
@@ -53,6 +54,7 @@ LIVE: Final = (
     RunState.TERMINATING,
 )
 DRAINED_WITHIN_S: Final = 120.0
+_KEPT: Final = 50
 _TOGGLED: Final = "toggled"
 _SCRATCH: Final = "scratch"
 _ASKED: Final = "asked"
@@ -182,6 +184,7 @@ def jobs(folder: str) -> Iterator[tuple[str, JobSpec]]:
         overlap=Overlap.ALLOW_ALL,
         catch_up=everything,
         retry=Retry(max_attempts=5, initial_backoff=timedelta(seconds=0.3), jitter=0),
+        retention=Retention(max_runs=_KEPT),  # soon reached, so that the store need not grow
     )
     one_at_a_time = replace(all_of_them, overlap=Overlap.SKIP, catch_up=CatchUp())
 

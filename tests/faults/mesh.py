@@ -18,8 +18,12 @@ from sexton import Client
 
 CLIENTS: Final = "clients"
 """Those who call the API, as a name of the network."""
-SETTINGS: Final = {"SEXTON_QUEUE_SESSION_MS": "8000"}
-"""The environment of every mesh: with the default session of 30 s nothing could be waited for."""
+SETTINGS: Final = {
+    "SEXTON_QUEUE_SESSION_MS": "8000",
+    "SEXTON_STORE_WATCH_WINDOW_EVENTS": "5000",
+}
+"""The environment of every mesh. With the default session of 30 s nothing could be waited for; a
+small window of changes is full before anybody looks for what grows, and watchers meet its end."""
 PATIENCE_S: Final = 60.0
 """Nothing that is waited for takes longer on any machine; what does is a failure."""
 

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
+import struct
 import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
@@ -25,6 +27,7 @@ _MOST_HELD_BYTES: Final = 256 * 1024
 """A sender whose bytes are held back is not read any further beyond this."""
 _MOST_HEADER_BYTES: Final = 8 * 1024
 _CONNECT_S: Final = 5.0
+_AT_ONCE: Final = struct.pack("ii", 1, 0)
 
 T = TypeVar("T")
 
@@ -251,7 +254,11 @@ class _Connection:
         for task in self._tasks - {asyncio.current_task()}:
             task.cancel()
         for end in (self.near, self.far):
+            end.other = None
             if end.transport is not None:
+                # Closed without this it would be an end like others.
+                connected = end.transport.get_extra_info("socket")
+                connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
                 end.transport.abort()
 
 
@@ -288,7 +295,7 @@ class _End(asyncio.Protocol):
             self._move()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._ended = True
+        self._ended, self.transport = True, None
         if self.other is None:
             self._connection.network.closed(self._connection)
         else:
@@ -326,17 +333,18 @@ class _End(asyncio.Protocol):
 
     async def _move_held(self) -> None:
         """Sends on what was held, piece by piece, and the end of it where it has ended."""
-        assert self.other is not None
+        other = self.other
+        assert other is not None, "it is connected"
         try:
             while self._held or self._ended:
                 if not await self._connection.network.pass_through(*self._names()):
                     self._connection.abort()
                     return
                 piece, self._held = bytes(self._held), bytearray()
-                self.other.write(piece)
+                other.write(piece)
                 if self.has_ended():
                     if not self._held:
-                        self.other._close()
+                        other._close()
                         return
                 elif self.transport is not None:
                     self.transport.resume_reading()

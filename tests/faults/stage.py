@@ -238,7 +238,8 @@ def kill_at_random(seconds: float, mean_s: float) -> Step:
     def step(stage: Stage) -> None:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            kill(stage.random.choice(sorted(stage.mesh.members())))(stage)
+            role = stage.random.choice(list(Role))
+            kill(stage.random.choice(of_role(stage.mesh, role) or [STORE]))(stage)
             stage._victims.clear()
             time.sleep(stage.random.expovariate(1 / mean_s))
 

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from faults.judge import Row
+from faults.play import table, write_report
+
+ROWS = pytest.StashKey[list[Row]]()
+"""What came of the scenarios that were played."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[ROWS] = []
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Shows the table, and writes it where SEXTON_FAULTS_REPORT names a file."""
+    rows = config.stash.get(ROWS, [])
+    if not rows:
+        return
+    terminalreporter.section("faults")
+    terminalreporter.write_line(table(rows))
+    if report := os.environ.get("SEXTON_FAULTS_REPORT"):
+        write_report(rows, Path(report))
