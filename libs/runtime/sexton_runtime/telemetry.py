@@ -20,6 +20,7 @@ from pydantic import Field
 from sexton.errors import SextonError
 from sexton_runtime import semconv
 from sexton_runtime.binding import parse_address
+from sexton_runtime.exporting import Exporter
 from sexton_runtime.semconv import Instrument
 
 Points = Iterable[tuple[float, Mapping[str, str]]]
@@ -53,8 +54,15 @@ class Telemetry:
     registered it, so it is read there; where that can't tell (`SextonError`), nothing is shown.
     """
 
-    def __init__(self, tracer: trace.Tracer | None = None, meter: metrics.Meter | None = None):
+    def __init__(
+        self,
+        tracer: trace.Tracer | None = None,
+        meter: metrics.Meter | None = None,
+        exporter: Exporter | None = None,
+    ) -> None:
         self.metrics_port = 0
+        self.exporter = exporter
+        """Sends what is written in bulk; None: nothing is."""
         self._tracer = tracer
         self._meter = meter or metrics.NoOpMeter("sexton")
         self._closers: list[Callable[[], object]] = []
@@ -104,11 +112,15 @@ class Telemetry:
             span.end()
 
     async def start(self) -> None:
-        """Is there for the lifecycle; everything runs since `open_telemetry`."""
+        """Begins to send what is written in bulk; all else runs since `open_telemetry`."""
+        if self.exporter is not None:
+            await self.exporter.start()
 
     async def stop(self) -> None:
         """Sends what is left, for a few seconds at most, and ends. Idempotent."""
         closers, self._closers = self._closers, []
+        if self.exporter is not None:
+            await self.exporter.stop()
         await asyncio.gather(*(asyncio.to_thread(close) for close in closers))
 
     def on_stop(self, close: Callable[[], object]) -> None:
@@ -129,16 +141,15 @@ def open_telemetry(
     from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415
     from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
 
-    resource = Resource.create(
-        {
-            semconv.SERVICE_NAME: service,
-            semconv.SERVICE_VERSION: version,
-            semconv.SERVICE_INSTANCE_ID: instance,
-        }
-    )
+    sender = {
+        semconv.SERVICE_NAME: service,
+        semconv.SERVICE_VERSION: version,
+        semconv.SERVICE_INSTANCE_ID: instance,
+    }
+    resource = Resource.create(dict(sender))
     readers: list[Any] = []
     closers: list[Callable[[], object]] = []
-    tracer, port = None, 0
+    tracer, port, exporter = None, 0, None
     if config.metrics_listen:
         reader, port, close = _prometheus(config.metrics_listen)
         readers.append(reader)
@@ -148,13 +159,23 @@ def open_telemetry(
         readers.append(reader)
         closers.append(tracer_provider.shutdown)
         tracer = tracer_provider.get_tracer("sexton", version)
+        exporter = Exporter(config.endpoint, sender)
     meter_provider = MeterProvider(readers, resource, shutdown_on_exit=False)
     closers.append(meter_provider.shutdown)
-    telemetry = Telemetry(tracer, meter_provider.get_meter("sexton", version))
+    telemetry = Telemetry(tracer, meter_provider.get_meter("sexton", version), exporter)
+    if exporter is not None:
+        telemetry.counter(semconv.SPANS_DROPPED, _dropped_by(exporter))
     telemetry.metrics_port = port
     for closer in closers:
         telemetry.on_stop(closer)
     return telemetry
+
+
+def _dropped_by(exporter: Exporter) -> Callable[[], Points]:
+    def read() -> Points:
+        return [(float(count), {semconv.KIND: kind}) for kind, count in exporter.dropped().items()]
+
+    return read
 
 
 def parse_traceparent(text: str) -> SpanContext | None:

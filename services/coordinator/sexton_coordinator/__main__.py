@@ -53,8 +53,9 @@ async def _run(sources: Sources) -> ExitCode:
         sources.load(SecretsConfig, "secrets"), (Role.MESH, Role.CLIENT, Role.READER), randomness
     )
     tls = load_tls(sources.load(TlsConfig, "tls"), serves=True)
+    sending = sources.load(TelemetryConfig, "telemetry")
     telemetry = open_telemetry(
-        sources.load(TelemetryConfig, "telemetry"),
+        sending,
         service="sexton-coordinator",
         version=software_version(),
         instance=randomness.token_hex(8),
@@ -69,6 +70,9 @@ async def _run(sources: Sources) -> ExitCode:
         lease_ttl_s=config.lease_ttl_ms / 1_000,
         secrets=secrets,
         insecure=config.insecure,
+        trace_sample=float(bool(sending.endpoint))
+        if config.trace_sample is None
+        else config.trace_sample,
         telemetry=telemetry,
     )
 

@@ -37,12 +37,18 @@ class Coordinator:
         lease_ttl_s: float = 2.0,
         secrets: Mapping[Role, str] | None = None,
         insecure: bool = False,
+        trace_sample: float = 0.0,
         telemetry: Telemetry | None = None,
     ) -> None:
         """Raises `ConfigError` where it may not listen there."""
         telemetry = telemetry or Telemetry()
         self.mesh = Mesh(
-            transport=transport, clock=clock, randomness=randomness, store=store, secrets=secrets
+            transport=transport,
+            clock=clock,
+            randomness=randomness,
+            store=store,
+            secrets=secrets,
+            trace_sample=trace_sample,
         )
         self.leadership = Leadership(self.mesh, lease_ttl_s=lease_ttl_s, telemetry=telemetry)
         api = Api(self.mesh)

@@ -29,3 +29,12 @@ class CoordinatorConfig:
     lease_ttl_ms: Annotated[
         int, Field(ge=200, le=60_000, description="how long a silent leader stays the leader")
     ] = 2_000
+    trace_sample: Annotated[
+        float | None,
+        Field(
+            ge=0,
+            le=1,
+            description="part of the runs whose way is traced, 0 to 1; all that fail are; "
+            "not set: all where telemetry has an endpoint, else none",
+        ),
+    ] = None

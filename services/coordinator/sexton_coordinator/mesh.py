@@ -31,9 +31,12 @@ class Mesh:
         randomness: Randomness,
         store: str,
         secrets: Mapping[Role, str] | None = None,
+        trace_sample: float = 0.0,
     ) -> None:
+        """`trace_sample`: part of the runs whose way is traced, 0 to 1."""
         self.clock: Final = clock
         self.randomness: Final = randomness
+        self.trace_sample: Final = trace_sample
         self.id: Final = randomness.token_hex(8)
         self.address = ""
         """Where others reach this replica; set once it listens."""

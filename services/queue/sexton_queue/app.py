@@ -16,6 +16,7 @@ from sexton_queue.config import QueueConfig
 from sexton_queue.describe import describe
 from sexton_queue.owner import Owner
 from sexton_queue.rpc import MEMBERS, QUEUES, WORKERS, Servicer
+from sexton_queue.spans import spans_to
 from sexton_runtime import semconv
 from sexton_runtime.binding import advertised
 from sexton_runtime.clock import Clock
@@ -66,6 +67,7 @@ class Queue:
             on_leading=self._tell_health,
             config=config,
             member=self._record,
+            ended=None if telemetry.exporter is None else spans_to(telemetry.exporter),
         )
         servicer = Servicer(self.owner, randomness, self._member)
         self.server = RpcServer(

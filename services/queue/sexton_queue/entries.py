@@ -97,6 +97,7 @@ class Entry:
     """One handle. `record` is replaced and never changed, `run` is what the rules see of it."""
 
     __slots__ = (
+        "arrived_at",
         "asks",
         "busy",
         "key",
@@ -126,6 +127,8 @@ class Entry:
         self.record = record
         self.run = run
         self.requirement = requirement_of(record)
+        self.arrived_at: Instant = 0
+        """Mesh time at which this owner was told of it; 0: it had been there before."""
         self.place = Place.NOWHERE
         self.busy = False
         """A commit of it is under way, or what became of one is being read."""

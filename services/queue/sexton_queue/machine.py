@@ -19,6 +19,7 @@ from sexton_queue.counters import Counters
 from sexton_queue.entries import Ask, Complete, End, Entry, GiveBack, Lose, Now, Place
 from sexton_queue.roster import Roster
 from sexton_queue.sessions import Session, Sessions, SessionTimes
+from sexton_queue.spans import Ended
 from sexton_queue.table import RunTable, answer_ended
 from sexton_runtime.kv.types import Outcome, TxnResult
 
@@ -45,7 +46,9 @@ class Machine:
         max_running: Mapping[str, int] | None = None,
         counters: Counters | None = None,
         window: int | None = None,
+        ended: Ended | None = None,
     ) -> None:
+        """`ended` is given the record of each run whose end is durable."""
         self.counters = counters or Counters()
         self.sessions = Sessions(times or SessionTimes())
         self.table = RunTable(
@@ -55,6 +58,7 @@ class Machine:
         self.frozen = False
         """The lease is about to be given back: nothing new is decided."""
         self._shard = shard
+        self._ended = ended
         self._shards = coordinator_shards
         self._hold_until = 0
 
@@ -186,6 +190,8 @@ class Machine:
         _answer(change.ask, run.state)
         if change.kind is Kind.END:
             self.table.forget(entry, revision)
+            if self._ended is not None:
+                self._ended(record, entry.arrived_at)
             while entry.asks:
                 answer_ended(run, entry.asks.pop(0))
             return

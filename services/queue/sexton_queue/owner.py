@@ -17,6 +17,7 @@ from sexton.internal.v1 import records_pb2
 from sexton_queue.config import QueueConfig
 from sexton_queue.counters import Counters
 from sexton_queue.machine import Machine
+from sexton_queue.spans import Ended
 from sexton_queue.tenure import Tenure
 from sexton_records import keys
 from sexton_runtime.clock import Clock
@@ -48,7 +49,9 @@ class Owner:
         on_leading: Callable[[bool], object],
         config: QueueConfig,
         member: Callable[[], records_pb2.MemberRecord],
+        ended: Ended | None = None,
     ) -> None:
+        """`ended` is given the record of each run whose end is durable."""
         self.counters = Counters()
         self.tenure: Tenure | None = None
         self.failed = asyncio.Event()
@@ -62,6 +65,7 @@ class Owner:
         self._randomness = randomness
         self._on_leading = on_leading
         self._member = member
+        self._ended = ended
         self._competing: asyncio.Task[None] | None = None
         self._faulted = False
         self._address = ""
@@ -113,6 +117,7 @@ class Owner:
                 times=self.times,
                 max_running=self._config.bounds(),
                 counters=self.counters,
+                ended=self._ended,
             )
             tenure = Tenure(
                 machine,

@@ -278,7 +278,10 @@ async def _hear_leader(requests: Any, tenure: Tenure) -> None:
             if not table.is_handle(run.handle):
                 raise InvalidArgument("runs.handle", run.handle, "a handle of this shard")
             tenure.machine.counters.arrived += 1
-            table.arrive(run.handle, run.revision, run.record, tenure.now())
+            now = tenure.now()
+            entry = table.arrive(run.handle, run.revision, run.record, now)
+            if entry is not None and not entry.arrived_at:
+                entry.arrived_at = now.mesh
         for end in request.ends:
             _ask_end(tenure, end, None)
         tenure.wake()

@@ -24,6 +24,7 @@ from sexton_coordinator.mesh import Mesh
 from sexton_core.ids import RunId
 from sexton_core.instants import SECOND
 from sexton_records import keys
+from sexton_runtime.exporting import is_sampled
 from sexton_runtime.kv.held_lease import HeldLease
 from sexton_runtime.kv.types import (
     Compare,
@@ -396,9 +397,10 @@ class Firing:
             return  # it does no harm, and is found again
         self._counters.stale_timers += result.outcome is Outcome.COMMITTED
 
-    def _traceparent(self) -> str:
+    def _traceparent(self, run_id: RunId) -> str:
         random = self._mesh.randomness.token_hex(24)
-        return f"00-{random[:32]}-{random[32:]}-01"
+        sampled = is_sampled(run_id, self._mesh.trace_sample)
+        return f"00-{random[:32]}-{random[32:]}-0{sampled:d}"
 
 
 def _unsend(steps: Sequence[tuple[Known, Step]]) -> None:

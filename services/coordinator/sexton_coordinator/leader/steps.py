@@ -107,7 +107,7 @@ class Planner:
         coordinator_shards: int,
         queue_shards: int,
         limits: Limits,
-        traceparent: Callable[[], str],
+        traceparent: Callable[[RunId], str],
     ) -> None:
         self._coordinator_shards = coordinator_shards
         self._queue_shards = queue_shards
@@ -257,7 +257,7 @@ class Planner:
 
     def _record(self, loaded: LoadedJob, run: NewRun, now: Instant) -> bytes:
         prefix = loaded.versions[run.version].run_prefix(loaded.name)
-        return prefix + new_record(run, now, self._traceparent()).SerializeToString()
+        return prefix + new_record(run, now, self._traceparent(run.run_id)).SerializeToString()
 
 
 def _txn(

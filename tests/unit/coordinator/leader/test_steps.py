@@ -45,7 +45,7 @@ def job(command: str = "true", **fields: Any) -> LoadedJob:
 
 
 def planner(limits: Limits = LIMITS) -> Planner:
-    return Planner(coordinator_shards=1, queue_shards=1, limits=limits, traceparent=lambda: TRACE)
+    return Planner(coordinator_shards=1, queue_shards=1, limits=limits, traceparent=lambda _: TRACE)
 
 
 def plan(loaded: LoadedJob, now: int, ended: set[str] | None = None) -> Step:
