@@ -8,6 +8,7 @@ test reads them back with the generated code. Times are Unix nanoseconds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -17,6 +18,8 @@ SAMPLED: Final = 1
 """The flag in a trace context that says that its trace is recorded."""
 
 _MAX_VARINT: Final = 1 << 64
+_SHORT: Final = tuple(bytes((size,)) for size in range(0x80))
+"""Lengths that take one byte."""
 
 
 class Trace(NamedTuple):
@@ -134,14 +137,19 @@ def request(sender: bytes, items: Iterable[bytes]) -> bytes:
 
 
 def _attribute(key: str, value: bytes) -> bytes:
-    name = key.encode()
-    pair = b"\x0a" + _length(name) + name + b"\x12" + _length(value) + value
+    pair = _key(key) + _length(value) + value
     return b"\x4a" + _length(pair) + pair
+
+
+@lru_cache(1_000)
+def _key(key: str) -> bytes:
+    name = key.encode()
+    return b"\x0a" + _length(name) + name + b"\x12"
 
 
 def _length(data: bytes) -> bytes:
     size = len(data)
-    return bytes((size,)) if size < 0x80 else _varint(size)
+    return _SHORT[size] if size < 0x80 else _varint(size)
 
 
 def _varint(value: int) -> bytes:

@@ -75,7 +75,7 @@ def spans_of(record: RunRecord, arrived_at: Instant = 0) -> list[bytes]:
         ),
         otlp.span(
             trace.trace_id, _id(root, b"fire"), root, semconv.SPAN_FIRE.encode(), otlp.PRODUCER,
-            min(due, created), created, _RAIL + own + _FIRE,
+            min(due, created), created, _RAIL + _FIRE,
         ),
     ]  # fmt: skip
     before = created
@@ -89,14 +89,12 @@ def spans_of(record: RunRecord, arrived_at: Instant = 0) -> list[bytes]:
         )  # fmt: skip
         before = arrived_at
     for attempt in record.attempts:
-        spans += _attempt(trace, attempt, before, own)
+        spans += _attempt(trace, attempt, before)
         before = attempt.end_time_ns or before
     return spans
 
 
-def _attempt(
-    trace: otlp.Trace, attempt: pb.AttemptRecord, before: Instant, own: bytes
-) -> Sequence[bytes]:
+def _attempt(trace: otlp.Trace, attempt: pb.AttemptRecord, before: Instant) -> Sequence[bytes]:
     number = attempt.number
     span_id = otlp.attempt_span(trace, number)
     attributes = b"".join(
@@ -106,7 +104,6 @@ def _attempt(
             otlp.whole(semconv.TOKEN, attempt.token),
             otlp.text(semconv.WORKER, attempt.worker),
             otlp.text(semconv.SESSION, attempt.session),
-            own,
             _SETTLE,
         )
     )
