@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from sexton_runtime.kv.types import LEASE_PREFIX
+from sexton_sim.check.describe import describe_call, describe_note, instant
 from sexton_sim.check.verdict import Verdict
 from sexton_sim.history import Call, Durable, History, text
 from sexton_store.cluster import decode_lease
@@ -32,68 +33,120 @@ class _End(NamedTuple):
 
 def check_leases(history: History, verdict: Verdict) -> None:
     """Follows every lease from its creation to its end."""
-    ended: dict[tuple[str, int], _End] = {}
-    created: dict[tuple[str, int], str] = {}
-    last_token: dict[str, int] = {}
-    clock = _StoreClock(history)
-    recorded = any(call.name == "acquire" for call in history.calls)
+    rules = LeaseRules(history, verdict)
     for entry in history.commits:
+        rules.take(entry)
+    rules.finish()
+
+
+class LeaseRules:
+    """Follows every lease from its creation to its end, commit by commit."""
+
+    def __init__(self, history: History, verdict: Verdict) -> None:
+        self._history = history
+        self._verdict = verdict
+        self._clock = _StoreClock(history)
+        self._ended: dict[tuple[str, int], _End] = {}
+        self._created: dict[tuple[str, int], str] = {}
+        self._last_token: dict[str, int] = {}
+        self._calls: dict[str, list[Call]] = {}
+        """Calls about each lease, in the order of their invocation."""
+        self._silent = 0
+        for call in history.calls:
+            for name in _leases_of(call):
+                self._calls.setdefault(name, []).append(call)
+
+    def take(self, entry: Durable) -> None:
+        """Looks at a commit."""
         for change in entry.commit.changes:
-            if not change.key.startswith(LEASE_PREFIX):
-                continue
-            name = text(change.key.removeprefix(LEASE_PREFIX))
+            if change.key.startswith(LEASE_PREFIX):
+                self._take_change(text(change.key.removeprefix(LEASE_PREFIX)), change, entry)
+
+    def finish(self) -> None:
+        """Holds what was answered, and what holders did, against it."""
+        if self._silent:
+            self._verdict.unknown(
+                f"whether {self._silent} leases got their full time: the log proves that each had "
+                f"one holder at a time, but renewals leave no line in it (S4)"
+            )
+        _check_answers(self._history.calls, self._created, self._ended, self._verdict)
+        _check_acts(self._history, self._ended, self._verdict)
+
+    def _take_change(self, name: str, change: Change, entry: Durable) -> None:
+        verdict = self._verdict
+        if change.before is not None:
+            token = change.before.create_revision
+            self._ended[name, token] = _End(entry.commit.revision, entry)
+            if name in self._calls:
+                self._check_end(name, token, change, entry)
+            else:
+                self._silent += 1
+        if change.after is not None:
+            token = change.after.create_revision
+            verdict.checked["S3"] += 1
+            verdict.checked["S4"] += 1
             if change.before is not None:
-                token = change.before.create_revision
-                ended[name, token] = _End(entry.commit.revision, entry)
-                if recorded:
-                    _check_end(name, token, change, entry, history, clock, verdict)
+                said = f"lease {name} (token {change.before.create_revision}) was written over"
+                verdict.violate("S4", said, [_told(entry)])
+            if token <= self._last_token.get(name, 0):
+                before = self._last_token[name]
+                said = f"a token of lease {name} did not rise: {token} after {before}"
+                verdict.violate("S3", said, [_told(entry)])
+            self._last_token[name] = token
+            self._created[name, token] = decode_lease(change.after.value)[0]
+
+    def _check_end(self, name: str, token: int, change: Change, entry: Durable) -> None:
+        verdict = self._verdict
+        verdict.checked["S4"] += 1
+        if entry.begun_ns is None:
+            verdict.unknown("when leases ended: the log has no times (S4)")
+            return
+        begun_ns, calls = entry.begun_ns, self._calls[name]
+        if _asked_for(name, token, calls, begun_ns):
+            return
+        assert change.before is not None
+        ttl_ns = decode_lease(change.before.value)[1] * 1_000_000
+        since_ns, why = self._clock.started_before(begun_ns), "the store's start"
+        for call in calls:
+            if call.outcome != "ok" or not since_ns < call.invoked_ns < begun_ns:
+                continue
+            if _extends(call, name, token):
+                since_ns, why = call.invoked_ns, f"{call.process}'s {call.name}"
+        awake_ns = self._clock.awake_ns(since_ns, begun_ns)
+        if awake_ns + _ROUNDING_NS < ttl_ns:
+            verdict.violate(
+                "S4",
+                f"lease {name} (token {token}) expired {awake_ns / 1e9:.3f} s of the store's awake "
+                f"time after {why}, before its {ttl_ns / 1e9:.3f} s",
+                [
+                    f"at {since_ns / 1e9:.3f} s {why} gave it its full time",
+                    f"at {begun_ns / 1e9:.3f} s its end was being written",
+                    _told(entry),
+                ],
+            )
+
+
+def _leases_of(call: Call) -> Iterable[str]:
+    if call.name in {"acquire", "release"}:
+        return (call.args["name"],)
+    if call.name == "renew":
+        return dict.fromkeys(name for name, _ in call.args["leases"])
+    return ()
+
+
+def _told(entry: Durable) -> str:
+    """Says what a commit did to leases."""
+    told = []
+    for change in entry.commit.changes:
+        if change.key.startswith(LEASE_PREFIX):
+            name = text(change.key)
+            if change.before is not None:
+                told.append(f"{name} (token {change.before.create_revision}) ended")
             if change.after is not None:
-                token = change.after.create_revision
-                verdict.checked["S3"] += 1
-                if change.before is not None:
-                    verdict.violate("S4", f"lease {name} was written over", [entry.commit])
-                if token <= last_token.get(name, 0):
-                    verdict.violate("S3", f"a token of lease {name} did not rise", [entry.commit])
-                last_token[name] = token
-                created[name, token] = decode_lease(change.after.value)[0]
-    if ended and not recorded:
-        verdict.unknown("whether leases ended too early: who held them is not recorded (S4)")
-    _check_answers(history.calls, created, ended, verdict)
-    _check_acts(history, ended, verdict)
-
-
-def _check_end(  # noqa: PLR0917 - one caller
-    name: str,
-    token: int,
-    change: Change,
-    entry: Durable,
-    history: History,
-    clock: _StoreClock,
-    verdict: Verdict,
-) -> None:
-    verdict.checked["S4"] += 1
-    if entry.begun_ns is None:
-        verdict.unknown("when leases ended: the log has no times (S4)")
-        return
-    begun_ns = entry.begun_ns
-    if _asked_for(name, token, history.calls, begun_ns):
-        return
-    assert change.before is not None
-    ttl_ns = decode_lease(change.before.value)[1] * 1_000_000
-    since_ns, why = clock.started_before(begun_ns), "the store's start"
-    for call in history.calls:
-        if call.outcome != "ok" or not since_ns < call.invoked_ns < begun_ns:
-            continue
-        if _extends(call, name, token):
-            since_ns, why = call.invoked_ns, f"{call.process}'s {call.name}"
-    awake_ns = clock.awake_ns(since_ns, begun_ns)
-    if awake_ns + _ROUNDING_NS < ttl_ns:
-        verdict.violate(
-            "S4",
-            f"lease {name} (token {token}) expired {awake_ns / 1e9:.3f} s of the store's awake "
-            f"time after {why}, before its {ttl_ns / 1e9:.3f} s",
-            [entry.commit, f"counted from {since_ns} to {begun_ns}"],
-        )
+                holder = decode_lease(change.after.value)[0]
+                told.append(f"{name} (token {change.after.create_revision}) given to {holder[:12]}")
+    at = instant(entry.commit.mesh_time_ns)
+    return f"revision {entry.commit.revision} at {at}: {', '.join(told)}"
 
 
 def _asked_for(name: str, token: int, calls: Iterable[Call], begun_ns: int) -> bool:
@@ -135,7 +188,9 @@ def _check_answers(
             verdict.checked["S4"] += 1
             if created.get(lease) != call.args["holder"]:
                 verdict.violate(
-                    "S4", f"lease {lease} was granted, but the log has no such lease", [call]
+                    "S4",
+                    f"lease {lease[0]} (token {lease[1]}) was granted, and the log has no such one",
+                    [describe_call(call)],
                 )
         elif call.name == "renew":
             for (name, token), renewed in zip(
@@ -146,12 +201,13 @@ def _check_answers(
                     verdict.violate(
                         "S4",
                         f"lease {name} (token {token}) was renewed after its end",
-                        [call, end.entry.commit],
+                        [_told(end.entry), describe_call(call)],
                     )
         elif call.name == "release" and call.result.get("revision"):
             end = ended.get((call.args["name"], call.args["token"]))
             if end is None or end.revision != call.result["revision"]:
-                verdict.violate("S4", "a release was answered that the log does not have", [call])
+                said = f"a release of {call.args['name']} was answered that the log does not have"
+                verdict.violate("S4", said, [describe_call(call)])
 
 
 def _over(end: _End, call: Call) -> bool:
@@ -176,7 +232,7 @@ def _check_acts(history: History, ended: dict[tuple[str, int], _End], verdict: V
             "S4",
             f"{note.target} took itself for the holder of {note.facts['lease']} (token "
             f"{note.facts['token']}) after the store had ended it",
-            [note, end.entry.commit],
+            [_told(end.entry), describe_note(note)],
         )
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from sexton_runtime.kv.types import LEASE_PREFIX, Compare, Target
+from sexton_sim.check.faults import Faults
 from sexton_sim.check.verdict import Verdict
 from sexton_sim.history import Durable, History, text
 from sexton_sim.sources import Opening
@@ -38,8 +40,8 @@ class Replay:
         self._mesh_ns = 0
         self._opened: Opening | None = None
 
-    def open(self, opening: Opening) -> None:
-        """Takes note that the store was opened."""
+    def open(self, opening: Opening) -> bool:
+        """Takes note that the store was opened; tells whether it is known what it held."""
         before, self._opened = self._opened, opening
         self._verdict.checked["S2"] += 1
         if opening.undone_steps > 1:
@@ -56,7 +58,7 @@ class Replay:
                 f"{self.last_revision} was durable before",
             )
         if opening.revision == self.last_revision:
-            return
+            return True
         if before is not None and before.incarnation != opening.incarnation:
             self._verdict.unknown(
                 f"what the restore at revision {opening.revision} brought back (S2, S8)"
@@ -69,9 +71,28 @@ class Replay:
         else:
             self._begin_late(opening.revision + 1)
         self._forget(opening.revision)
+        return False
 
-    def take(self, entry: Durable) -> None:
-        """Holds a commit against what came before it."""
+    def restore(self, revision: int, commits: Iterable[Durable]) -> None:
+        """The store goes on at a revision with what these commits had made."""
+        self._verdict.checked["S2"] += 1
+        if revision <= self.last_revision:
+            self._verdict.violate(
+                "S2", f"a restore went on at revision {revision}, after {self.last_revision}"
+            )
+        self._forget(revision)
+        self.go_back(commits)
+
+    def go_back(self, commits: Iterable[Durable]) -> None:
+        """A restore has brought back what these commits, from the first on, had made."""
+        self._whole = True
+        self._now.clear()
+        for entry in commits:
+            for change in entry.commit.changes:
+                self._put(change.key, change.after)
+
+    def take(self, entry: Durable) -> bool:
+        """Holds a commit against what came before it; tells whether that is known."""
         commit, verdict = entry.commit, self._verdict
         verdict.checked["S2"] += 1
         if commit.revision <= self.last_revision:
@@ -80,10 +101,12 @@ class Replay:
                 f"revision {commit.revision} was committed after {self.last_revision}",
                 [commit],
             )
-            return
+            return True
+        known = True
         if self._opened is None and not self.last_revision and commit.revision > 1:
             self._begin_late(commit.revision)
             self._forget(commit.revision - 1)
+            known = False
         elif commit.revision != self.last_revision + 1:
             verdict.violate(
                 "S2", f"revisions {self.last_revision + 1} to {commit.revision - 1} are gone"
@@ -97,6 +120,7 @@ class Replay:
         for change in commit.changes:
             self._check_change(change, entry)
         self.last_revision = commit.revision
+        return known
 
     def now(self, key: bytes) -> Record | None:
         """Gives what a key is now, as far as it is known."""
@@ -142,10 +166,9 @@ class Replay:
         after = change.after
         if not self._whole:
             self._touched.add(change.key)
+        self._put(change.key, after)
         if after is None:
-            self._now.pop(change.key, None)
             return
-        self._now[change.key] = after
         create = before.create_revision if before is not None else commit.revision
         version = before.version + 1 if before is not None else 1
         if after[1:] != (create, commit.revision, version):
@@ -155,6 +178,12 @@ class Replay:
                 [after],
             )
 
+    def _put(self, key: bytes, record: Record | None) -> None:
+        if record is None:
+            self._now.pop(key, None)
+        else:
+            self._now[key] = record
+
 
 class Log:
     """The whole log, with all that every key ever was."""
@@ -163,9 +192,13 @@ class Log:
         self.by_revision: dict[int, Durable] = {}
         self._versions: dict[bytes, list[Version]] = {}
         self._replay = Replay(verdict)
-        for entry in history.commits:
+        restores = Faults(history).restores
+        for index, entry in enumerate(history.commits):
             commit = entry.commit
             before = self._replay.last_revision
+            if commit.revision - 1 != before and commit.revision - 1 in restores:
+                kept = prefix(history.commits[:index], restores, commit.revision - 1)
+                self._go_back(kept, commit.revision - 1)
             self._replay.take(entry)
             if commit.revision <= before:
                 continue
@@ -174,6 +207,14 @@ class Log:
                     Version(commit.revision, change.after)
                 )
             self.by_revision[commit.revision] = entry
+
+    def _go_back(self, commits: Sequence[Durable], revision: int) -> None:
+        """A restore has brought back what these commits had made, as of a revision."""
+        self._replay.restore(revision, commits)
+        for key, versions in self._versions.items():
+            record = self._replay.now(key)
+            if versions[-1].record != record:
+                versions.append(Version(revision, record))
 
     @property
     def last_revision(self) -> int:
@@ -222,3 +263,19 @@ def holds(compare: Compare, record: Record | None) -> bool:
         Target.EXISTS: create != 0,
     }
     return found[compare.target] == compare.operand
+
+
+def prefix(commits: Iterable[Durable], restores: Mapping[int, int], revision: int) -> list[Durable]:
+    """Gives the commits of which a store is made that was restored at a revision.
+
+    A backup may itself be of a restored store: of that one's commits, those of its own backup.
+    """
+    kept: list[Durable] = []
+    last = 0
+    for entry in commits:
+        before = entry.commit.revision - 1
+        if before != last and before in restores:
+            kept = [it for it in kept if it.commit.revision <= restores[before]]
+        kept.append(entry)
+        last = entry.commit.revision
+    return [it for it in kept if it.commit.revision <= restores[revision]]

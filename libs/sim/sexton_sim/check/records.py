@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from sexton.internal.v1 import records_pb2 as pb
 from sexton_records import keys
 from sexton_runtime.kv.types import Compare
-from sexton_sim.history import History
-from sexton_store.disk import Record
+from sexton_sim.check.describe import describe_changes, instant
+from sexton_sim.history import Durable
+from sexton_store.history import Change
 
 _DECODERS: Final[dict[bytes, Callable[[bytes], Any]]] = {
     keys.JOBS: pb.JobRecord.FromString,
@@ -27,6 +28,8 @@ _DECODERS: Final[dict[bytes, Callable[[bytes], Any]]] = {
     keys.SESSIONS: pb.SessionRecord.FromString,
     keys.REQUESTS: pb.RequestRecord.FromString,
 }
+_KEPT: Final = frozenset({keys.JOBS, keys.STATE, keys.ACTIVE, keys.BUFFERED})
+"""What is decoded once and kept as long as it stands; the rest is seldom written over."""
 
 
 class Changed(NamedTuple):
@@ -52,7 +55,7 @@ class MeshCommit(NamedTuple):
     mesh_ns: int
     begun_ns: int
     durable_ns: int
-    """It was seen by nobody before `begun_ns`, by everybody after this."""
+    """It was seen by nobody before `begun_ns`, by everybody after this. 0: not known."""
     compares: tuple[Compare, ...]
     changes: dict[bytes, list[Changed]]
     """By the first part of the key, with its slash."""
@@ -62,42 +65,47 @@ class MeshCommit(NamedTuple):
         return self.changes.get(kind, [])
 
     def __str__(self) -> str:
-        keys_ = [changed.key.decode() for group in self.changes.values() for changed in group]
-        return f"revision {self.revision} at mesh time {self.mesh_ns}: {', '.join(keys_)}"
+        told = "; ".join(describe_changes(self.changes)) or "nothing of a job or run"
+        return f"revision {self.revision} at {instant(self.mesh_ns)}: {told}"
 
 
-class MeshLog:
-    """The log, decoded."""
+class Decoder:
+    """Decodes the log, commit by commit."""
 
-    def __init__(self, history: History) -> None:
-        self._records: dict[bytes, Any] = {}
-        self.commits = [*self._read(history)]
+    def __init__(self) -> None:
+        self._kept: dict[bytes, Any] = {}
 
-    def _read(self, history: History) -> Iterator[MeshCommit]:
-        for entry in history.commits:
-            changes: dict[bytes, list[Changed]] = {}
-            for change in entry.commit.changes:
-                kind = change.key[: change.key.find(b"/") + 1]
-                decode = _DECODERS.get(kind)
-                if decode is None:
-                    continue
-                before: Record | None = change.before
-                changed = Changed(
-                    change.key,
-                    self._records.pop(change.key, None),
-                    None if change.after is None else decode(change.after.value),
-                    0 if before is None else before.mod_revision,
-                )
-                if changed.after is not None:
-                    self._records[change.key] = changed.after
-                changes.setdefault(kind, []).append(changed)
-            if changes:
-                commit = entry.commit
-                yield MeshCommit(
-                    commit.revision,
-                    commit.mesh_time_ns,
-                    entry.begun_ns or 0,
-                    entry.durable_ns or 0,
-                    commit.compares,
-                    changes,
-                )
+    def take(self, entry: Durable) -> MeshCommit | None:
+        """Decodes a commit; None: it wrote nothing of the mesh's."""
+        changes: dict[bytes, list[Changed]] = {}
+        for change in entry.commit.changes:
+            kind = change.key[: change.key.find(b"/") + 1]
+            decode = _DECODERS.get(kind)
+            if decode is not None:
+                changes.setdefault(kind, []).append(self._changed(kind, change, decode))
+        if not changes:
+            return None
+        commit = entry.commit
+        return MeshCommit(
+            commit.revision,
+            commit.mesh_time_ns,
+            entry.begun_ns or 0,
+            entry.durable_ns or 0,
+            commit.compares,
+            changes,
+        )
+
+    def _changed(self, kind: bytes, change: Change, decode: Callable[[bytes], Any]) -> Changed:
+        key, (_, before, after) = change.key, change
+        was, revision = None, 0
+        if before is not None:
+            revision = before.mod_revision
+            kept = self._kept.get(key)
+            was = kept[1] if kept is not None and kept[0] == revision else decode(before.value)
+        became = None if after is None else decode(after.value)
+        if kind in _KEPT:
+            if after is None:
+                self._kept.pop(key, None)
+            else:
+                self._kept[key] = (after.mod_revision, became)
+        return Changed(key, was, became, revision)

@@ -1,19 +1,22 @@
 """What people asked for and were told: S12 and S13, and that nothing fails as our own fault (S22).
 
 What was acknowledged must be in the log by then, and a request that is repeated gets the same
-answer and has one effect.
+answer and has one effect; under another body it is refused.
 """
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
-from typing import Any
+from typing import NamedTuple
 
 from sexton_core.words import RunState
 from sexton_records import keys
-from sexton_sim.check.records import MeshLog
-from sexton_sim.check.settling import Run, RunKey
+from sexton_sim.check.describe import describe_call, instant
+from sexton_sim.check.faults import Faults
+from sexton_sim.check.records import MeshCommit
+from sexton_sim.check.settling import Attempt, Moment, Run
 from sexton_sim.check.verdict import Verdict
 from sexton_sim.history import Call, History
 
@@ -36,145 +39,230 @@ _KINDS = frozenset(
         "ListRuns",
     }
 )
+_BY_REQUEST = frozenset({RunState.CANCELLED, RunState.TERMINATED})
+_NEVER_NS = 1 << 62
 
 
-def check_requests(
-    history: History, log: MeshLog, runs: dict[RunKey, Run], verdict: Verdict
-) -> None:
+class _Written(NamedTuple):
+    """What a job was from one commit on; `uid` empty: it was not there."""
+
+    begun_ns: int
+    durable_ns: int
+    uid: str
+    version: int
+    paused: bool
+    revision: int
+    mesh_ns: int
+
+    def __str__(self) -> str:
+        what = f"version {self.version}, paused {self.paused}" if self.uid else "it was deleted"
+        return f"revision {self.revision} at {instant(self.mesh_ns)}: {what}"
+
+
+_ABSENT = _Written(0, 0, "", 0, False, 0, 0)
+
+
+class RequestRules:
     """Holds every call of the API against the log."""
-    calls = [call for call in history.calls if call.name in _KINDS]
-    _check_repeats(calls, log, verdict)
-    _check_effects(runs, verdict)
-    truth = _Truth(log, runs)
-    for call in calls:
-        verdict.checked["S22"] += 1
-        if str(call.result.get("error", "")).startswith(_OUR_FAULT):
-            verdict.violate("S22", f"{call.process}'s {call.name} met a fault of ours", [call])
-        if call.outcome == "ok":
-            verdict.checked["S13"] += 1
-            lost = truth.lost(call)
-            if lost:
-                verdict.violate("S13", f"{call.process}'s {call.name}: {lost}", [call])
 
+    def __init__(self, history: History, faults: Faults, verdict: Verdict) -> None:
+        self._verdict = verdict
+        self._faults = faults
+        self._calls = [call for call in history.calls if call.name in _KINDS]
+        self._named = {name for call in self._calls for name in _names(call)}
+        self._jobs: dict[str, list[_Written]] = {}
+        self._runs: dict[str, Run] = {}
+        self._asked: dict[tuple[str, str], Moment] = {}
+        self._times, self._mesh = array("q"), array("q")
 
-def _check_repeats(calls: Iterable[Call], log: MeshLog, verdict: Verdict) -> None:
-    first: dict[tuple[str, str], Call] = {}
-    for call in calls:
-        request_id = call.args.get("request_id")
-        if not request_id or call.outcome != "ok":
-            continue
-        before = first.setdefault((call.name, request_id), call)
-        if (
-            before is call
-            or _mesh_ns(log, call.ended_ns) - _mesh_ns(log, before.invoked_ns) > _WINDOW_NS
-        ):
-            continue
-        verdict.checked["S12"] += 1
-        if before.args["body"] != call.args["body"]:
-            verdict.violate(
-                "S12", f"request {request_id} was answered for two bodies", [before, call]
-            )
-        elif before.result != call.result:
-            verdict.violate("S12", f"request {request_id} was answered in two ways", [before, call])
+    # What the log says
 
-
-def _check_effects(runs: dict[RunKey, Run], verdict: Verdict) -> None:
-    """The hash of the request stands in a manual run's id, after the time."""
-    asked: dict[tuple[str, str], Run] = {}
-    for (uid, run_id), run in runs.items():
-        if not run_id.startswith("m"):
-            continue
-        verdict.checked["S12"] += 1
-        before = asked.setdefault((uid, run_id.partition("-")[2]), run)
-        if before is not run and run.made.mesh_ns - before.made.mesh_ns < _WINDOW_NS:
-            verdict.violate("S12", "one request has made two runs", [before.made, run.made])
-
-
-def _mesh_ns(log: MeshLog, at_ns: int | None) -> int:
-    """Gives mesh time at a time on the recorder's clock, as the next commit says it."""
-    index = bisect_left(log.commits, at_ns or 0, key=lambda commit: commit.begun_ns)
-    return log.commits[min(index, len(log.commits) - 1)].mesh_ns
-
-
-class _Truth:
-    """What the log says of jobs and runs by time."""
-
-    def __init__(self, log: MeshLog, runs: dict[RunKey, Run]) -> None:
-        self._runs = {
-            f"namespaces/{run.record.template.namespace}/jobs/{run.record.template.job}/runs/"
-            f"{run_id}": run
-            for (_, run_id), run in runs.items()
-        }
-        self._jobs: dict[str, list[tuple[int, int, Any]]] = {}
-        for commit in log.commits:
-            for changed in commit.of(keys.JOBS):
-                namespace, job = keys.parse_job_key(changed.key)
-                name = f"namespaces/{namespace}/jobs/{job}"
-                told = (commit.begun_ns, commit.durable_ns, changed.after)
-                self._jobs.setdefault(name, []).append(told)
-
-    def lost(self, call: Call) -> str:
-        """Says what of an acknowledged call is not in the log; empty: nothing."""
-        result, end_ns = call.result, call.ended_ns or 0
-        if call.name in {"CreateJob", "UpdateJob"}:
-            return self._version(result, end_ns)
-        if call.name == "ApplyJobs":
-            for name, uid, _ in result["jobs"]:
-                if not self._was(name, end_ns, uid):
-                    return f"{name} ({uid}) was never there"
-        if call.name in {"PauseJob", "ResumeJob"}:
-            paused = call.name == "PauseJob"
-            records = self._between(result["name"], call.invoked_ns, end_ns)
-            if not any(record is not None and record.paused == paused for record in records):
-                return "it was not so at any time until the answer"
-        if call.name == "DeleteJob":
-            records = self._between(call.args["name"], call.invoked_ns, end_ns)
-            if not any(record is None for record in records):
-                return "the job was there all the time"
-        if call.name == "TriggerJob" and result["run"]:
-            return self._made(result["run"], end_ns)
-        if call.name in {"CancelRun", "TerminateRun"}:
-            return self._asked_to_end(result, end_ns)
-        return ""
-
-    def _version(self, result: dict[str, Any], end_ns: int) -> str:
-        for begun_ns, _, record in self._jobs.get(result["name"], ()):
-            if record is None or begun_ns > end_ns:
+    def take(self, commit: MeshCommit) -> None:
+        """Looks at a commit."""
+        if not self._calls:
+            return
+        self._times.append(commit.begun_ns)
+        self._mesh.append(commit.mesh_ns)
+        for changed in commit.of(keys.JOBS):
+            namespace, job = keys.parse_job_key(changed.key)
+            name = f"namespaces/{namespace}/jobs/{job}"
+            if name not in self._named:
                 continue
-            if (record.uid, record.version) == (result["uid"], result["version"]):
-                return ""
-        return f"version {result['version']} of {result['name']} was never there"
+            record = changed.after
+            what = ("", 0, False)
+            if record is not None:
+                what = (record.uid, record.version, record.paused)
+            durable_ns = commit.durable_ns or _NEVER_NS
+            written = _Written(commit.begun_ns, durable_ns, *what, commit.revision, commit.mesh_ns)
+            if changed.before is not None and name not in self._jobs:
+                was = changed.before
+                self._jobs[name] = [_ABSENT._replace(uid=was.uid, version=was.version,
+                                                     paused=was.paused)]  # fmt: skip
+            self._jobs.setdefault(name, []).append(written)
 
-    def _was(self, name: str, end_ns: int, uid: str) -> bool:
+    def made(self, run: Run, commit: MeshCommit) -> None:
+        """The hash of the request stands in a manual run's id, after the time."""
+        del commit
+        uid, run_id = run.key
+        if run_id.startswith("m"):
+            self._verdict.checked["S12"] += 1
+            before = self._asked.get((uid, run_id.partition("-")[2]))
+            if before is not None and run.made.mesh_ns - before.mesh_ns < _WINDOW_NS:
+                self._verdict.violate(
+                    "S12",
+                    f"one request has made two runs, {run.name} the second",
+                    [before, run.made],
+                )
+            self._asked[uid, run_id.partition("-")[2]] = run.made
+        template = run.record.template
+        name = f"namespaces/{template.namespace}/jobs/{template.job}/runs/{run_id}"
+        if name in self._named:
+            self._runs[name] = run
+
+    def assigned(self, run: Run, attempt: Attempt) -> None:
+        """Has nothing to say about that."""
+
+    def given_up(self, run: Run, attempt: Attempt) -> None:
+        """Has nothing to say about that."""
+
+    def ended(self, run: Run) -> None:
+        """Has nothing to say about that."""
+
+    # What people were told
+
+    def finish(self) -> None:
+        """Looks at the calls."""
+        if not self._calls:
+            self._verdict.unknown(
+                "whether what was acknowledged is there: no client's calls are in it (S12, S13)"
+            )
+            return
+        self._check_repeats()
+        timed = any(self._times)
+        if not timed:
+            self._verdict.unknown("what calls met: the log has no times (S13)")
+        for call in self._calls:
+            self._verdict.checked["S22"] += 1
+            if str(call.result.get("error", "")).startswith(_OUR_FAULT):
+                self._verdict.violate(
+                    "S22",
+                    f"{call.process}'s {call.name} met a fault of ours: {call.result['error']}",
+                    [describe_call(call)],
+                )
+            if call.outcome == "ok" and timed:
+                self._verdict.checked["S13"] += 1
+                lost, events = self._lost(call)
+                if lost:
+                    said = f"{call.process}'s {call.name} was acknowledged, and {lost}"
+                    self._verdict.violate("S13", said, [describe_call(call), *events])
+
+    def _check_repeats(self) -> None:
+        first: dict[tuple[str, str, str], Call] = {}
+        for call in self._calls:
+            request_id = call.args.get("request_id")
+            if not request_id or call.outcome != "ok":
+                continue
+            key = (call.name, _namespace(call), request_id)
+            before = first.setdefault(key, call)
+            if before is call or self._between(before, call) > _WINDOW_NS:
+                continue
+            if self._restored(before, call):
+                continue
+            self._verdict.checked["S12"] += 1
+            shown = [describe_call(before), describe_call(call)]
+            if before.args["body"] != call.args["body"]:
+                self._verdict.violate(
+                    "S12",
+                    f"request {request_id} ({call.name} {call.args.get('name', '')}) was answered "
+                    f"for two bodies; the second one should have been refused",
+                    shown,
+                )
+            elif before.result != call.result:
+                self._verdict.violate(
+                    "S12", f"request {request_id} ({call.name}) was answered in two ways", shown
+                )
+
+    def _between(self, before: Call, after: Call) -> int:
+        return self._mesh_ns(after.ended_ns) - self._mesh_ns(before.invoked_ns)
+
+    def _restored(self, before: Call, after: Call) -> bool:
+        """Tells whether a restore lies between: it may have taken back what was remembered."""
         return any(
-            begun_ns <= end_ns and record is not None and record.uid == uid
-            for begun_ns, _, record in self._jobs.get(name, ())
+            note.what == "restore" and before.invoked_ns <= note.at_ns <= (after.ended_ns or 0)
+            for note in self._faults.notes
         )
 
-    def _between(self, name: str, since_ns: int, until_ns: int) -> list[Any]:
+    def _mesh_ns(self, at_ns: int | None) -> int:
+        """Gives mesh time at a time on the recorder's clock, as the next commit says it."""
+        if not self._mesh:
+            return 0
+        index = bisect_left(self._times, at_ns or 0)
+        return self._mesh[min(index, len(self._mesh) - 1)]
+
+    def _lost(self, call: Call) -> tuple[str, Iterable[object]]:
+        """Says what of an acknowledged call is not in the log; empty: nothing."""
+        result, args, end_ns = call.result, call.args, call.ended_ns or 0
+        name = str(result.get("name") or args.get("name", ""))
+        written = self._jobs.get(name, [])
+        if call.name in {"CreateJob", "UpdateJob"}:
+            wanted = (result["uid"], result["version"])
+            there = [it for it in written if it.begun_ns <= end_ns]
+            if not any((it.uid, it.version) == wanted for it in there):
+                return f"version {result['version']} of {name} was not there by then", written[-4:]
+        if call.name == "ApplyJobs" and not args.get("validate_only"):
+            for one, uid, _ in result["jobs"]:
+                told = self._jobs.get(one, [])
+                if not any(it.begun_ns <= end_ns and it.uid == uid for it in told):
+                    return f"{one} ({uid}) was not there by then", told[-4:]
+        if call.name in {"PauseJob", "ResumeJob"}:
+            paused = call.name == "PauseJob"
+            found = self._during(name, call.invoked_ns, end_ns)
+            if not any(it.uid and it.paused == paused for it in found):
+                return f"{name} was not so at any time until the answer", found
+        if call.name == "DeleteJob":
+            found = self._during(name, call.invoked_ns, end_ns)
+            if all(it.uid for it in found):
+                return f"{name} was there all the time", found
+        if call.name == "TriggerJob" and result["run"]:
+            run = self._runs.get(result["run"])
+            if run is None or run.made.begun_ns > end_ns:
+                return f"{result['run']} was not made by then", ()
+        if call.name in {"CancelRun", "TerminateRun"}:
+            return self._asked_to_end(str(result["run"]), end_ns)
+        return "", ()
+
+    def _during(self, name: str, since_ns: int, until_ns: int) -> list[_Written]:
         """Gives all that a job was in a time, beginning with what it was before."""
-        records: list[Any] = [None]
-        for begun_ns, durable_ns, record in self._jobs.get(name, ()):
-            if begun_ns > until_ns:
+        found = [_ABSENT]
+        for it in self._jobs.get(name, ()):
+            if it.begun_ns > until_ns:
                 break
-            records = [record] if durable_ns < since_ns else [*records, record]
-        return records
+            found = [it] if it.durable_ns < since_ns else [*found, it]
+        return found
 
-    def _made(self, name: str, end_ns: int) -> str:
+    def _asked_to_end(self, name: str, end_ns: int) -> tuple[str, Iterable[object]]:
         run = self._runs.get(name)
-        if run is None or run.made.begun_ns > end_ns:
-            return f"{name} was never made"
-        return ""
-
-    def _asked_to_end(self, result: dict[str, Any], end_ns: int) -> str:
-        run = self._runs.get(result["run"])
         if run is None:
-            return "there is no such run"
-        asked = run.record.HasField("cancel") or run.ended is not None
+            return f"there is no run {name}", ()
+        asked = run.record.HasField("cancel")
         late = run.ended is not None and run.ended.begun_ns > end_ns
-        if not asked or (late and not run.record.HasField("cancel") and run.state in _BY_REQUEST):
-            return f"{result['run']} was neither asked to end nor had ended"
-        return ""
+        if not (asked or run.ended) or (late and not asked and run.state in _BY_REQUEST):
+            return f"{run.name} was neither asked to end nor had ended by then", [
+                run.made,
+                run.ended,
+            ]
+        return "", ()
 
 
-_BY_REQUEST = frozenset({RunState.CANCELLED, RunState.TERMINATED})
+def _names(call: Call) -> Iterable[str]:
+    """Gives the jobs and runs that a call names."""
+    result = call.result
+    yield from (str(it) for it in (call.args.get("name"), result.get("name")) if it)
+    if isinstance(result.get("run"), str):
+        yield result["run"]
+    if call.name == "ApplyJobs":
+        yield from (one[0] for one in result.get("jobs", ()))
+
+
+def _namespace(call: Call) -> str:
+    return str(call.args.get("name", "")).partition("/jobs/")[0]

@@ -8,6 +8,7 @@ cursor must say for every nominal time that it passes what became of it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sexton.internal.v1 import records_pb2 as pb
 from sexton.v1 import run_pb2
@@ -20,6 +21,7 @@ from sexton_core.words import Overlap
 from sexton_records import keys
 from sexton_records.spec import decode_definition
 from sexton_records.state import OVERLAP_OF
+from sexton_sim.check.describe import instant
 from sexton_sim.check.records import Changed, MeshCommit
 from sexton_sim.check.verdict import Verdict
 
@@ -30,8 +32,28 @@ _SLACK_NS = 1_000_000_000
 estimated."""
 _LOOKOUT_NS = 7_000_000_000
 """What a lost notice would have said is read every five seconds."""
+_FIRED = 10_000
+"""Nominal times of a job whose runs are remembered; earlier ones lie below its cursor."""
+_ADOPTED = (
+    "what jobs did under definitions from before the log: nothing says what these ask for "
+    "(S7, S8, S14)"
+)
 _PERSISTED_NS = 5_000_000_000
 """Mesh time goes on after a power loss where it was last persisted."""
+
+
+class _Item(NamedTuple):
+    """What a commit says of some nominal times."""
+
+    first: int
+    last: int
+    what: str
+    """The run's id, or `range`."""
+
+    def __str__(self) -> str:
+        if self.what != "range":
+            return f"the run {self.what} of {instant(self.first)}"
+        return f"a decision about {instant(self.first)} to {instant(self.last)}"
 
 
 @dataclass(slots=True)
@@ -47,16 +69,24 @@ class _Job:
     state: pb.StateRecord | None = None
     buffered: dict[str, pb.BufferedRecord] = field(default_factory=dict)
     fired: dict[int, int] = field(default_factory=dict)
-    """Revision of the run of each nominal time."""
+    """Revision of the run of each of the last nominal times."""
     live: set[bytes] = field(default_factory=set)
     """Handles of its runs in flight."""
     idle_since_ns: int = 0
     """Since when starts wait in its buffer although nothing is live; 0: it is not so."""
     timeline: Timeline | None = None
+    known_from_ns: int = 0
+    """Which definition rules earlier nominal times is not known."""
+    adopted: bool = False
+    """Whether it was there before the log began: not all of its live runs are known."""
 
     @property
     def shown(self) -> str:
         return f"{self.namespace}/{self.name} ({self.uid[:8]})"
+
+    def is_over(self) -> bool:
+        """Tells whether nothing of it can come any more."""
+        return self.state is None and not (self.live or self.buffered)
 
 
 @dataclass(slots=True)
@@ -81,6 +111,10 @@ class SchedulingRules:
         self._schedules = ScheduleCache()
         self._ahead_ns = _SLACK_NS + (_PERSISTED_NS if rebooted else 0)
 
+    def speak(self, verdict: Verdict) -> None:
+        """Says from now on what it finds."""
+        self._verdict = verdict
+
     def take(self, commit: MeshCommit) -> None:
         """Looks at a commit."""
         for changed in commit.of(keys.JOBS):
@@ -90,13 +124,16 @@ class SchedulingRules:
         touched = {**states, **decided}
         for changed in commit.of(keys.ACTIVE):
             uid = keys.parse_handle_key(changed.key).uid
-            touched[uid] = touched.get(uid)
             if changed.after is None:
-                self.jobs[uid].live.discard(changed.key)
+                touched[uid] = touched.get(uid)
+                if uid in self.jobs:
+                    self.jobs[uid].live.discard(changed.key)
         for uid in touched:
             one = decided.get(uid, _Decided())
             self._take_job(uid, states.get(uid), one, commit)
             self._note_idle(self.jobs[uid], commit)
+            if self.jobs[uid].is_over():
+                del self.jobs[uid]
 
     def _note_idle(self, job: _Job, commit: MeshCommit) -> None:
         """A start that waits for nothing any more is started soon, whatever notice was lost."""
@@ -114,7 +151,7 @@ class SchedulingRules:
                     "L3",
                     f"starts of {job.shown} waited for {waited_ns / 1e9:.3f} s, and nothing was in "
                     f"their way",
-                    [f"from {since_ns} on", commit],
+                    [f"nothing of it was in flight from {since_ns / 1e9:.3f} s on", commit],
                 )
 
     def _decided(self, commit: MeshCommit) -> dict[str, _Decided]:
@@ -147,20 +184,37 @@ class SchedulingRules:
         job.namespace, job.name = namespace, name
         job.created_ns = record.create_time_ns
         effective = record.effective_time_ns
+        if not job.versions and changed.before is not None:
+            # The log began later: what ruled before is what stood there, or is not known.
+            job.adopted = True
+            self._verdict.unknown(_ADOPTED)
+            if changed.before.uid == record.uid and changed.before.version != record.version:
+                self._learn(job, changed.before)
+            if changed.before.version == record.version:
+                self._learn(job, record)
+                return
         cursor = 0 if job.state is None else job.state.cursor_ns
         self._verdict.checked["S7"] += 1
         earliest, latest = commit.mesh_ns - _SLACK_NS, commit.mesh_ns + self._ahead_ns
         if not max(earliest, cursor) <= effective <= max(latest, cursor):
             self._verdict.violate(
                 "S7",
-                f"version {record.version} of {job.shown} is in force from {effective}, not from "
-                f"the later of mesh time and cursor ({cursor})",
+                f"version {record.version} of {job.shown} is in force from {instant(effective)}, "
+                f"not from the later of mesh time and cursor ({instant(cursor)})",
                 [commit],
             )
-        identity = JobIdentity(namespace=namespace, name=name, uid=record.uid, since=effective)
+        self._learn(job, record)
+
+    def _learn(self, job: _Job, record: pb.JobRecord) -> None:
+        effective = record.effective_time_ns
+        identity = JobIdentity(
+            namespace=job.namespace, name=job.name, uid=record.uid, since=effective
+        )
         job.versions[record.version] = decode_definition(
             record.spec, record.version, identity, self._schedules
         )
+        if job.adopted and not job.rules:
+            job.known_from_ns = effective
         job.rules = [rule for rule in job.rules if rule.after < effective]
         job.rules.append(Rule(effective, record.version))
         job.timeline = Timeline(_core_job(job), tuple(job.rules))
@@ -170,17 +224,25 @@ class SchedulingRules:
     ) -> None:
         job = self.jobs.setdefault(uid, _Job(uid))
         before, state = job.state, None if changed is None else changed.after
+        if before is None and changed is not None and changed.before is not None:
+            before = changed.before
+            job.namespace, job.name = before.namespace, before.job
+            job.adopted = True
         if changed is None:
             self._take_without_state(job, decided, commit)
         elif state is None:
             job.state = None
-        elif job.timeline is not None:
+        elif job.timeline is None:
+            job.state = state
+            self._verdict.unknown(_ADOPTED)
+        else:
             job.state = state
             cursor = state.cursor_ns if before is None else before.cursor_ns
             self._walk(job, cursor, state.cursor_ns, decided, commit)
             for run in decided.runs:
                 self._check_run(job, run, before, decided, commit)
-            self._check_gate(job, decided, commit)
+            if not job.adopted:
+                self._check_gate(job, decided, commit)
         job.live.update(decided.handles)
         self._check_buffer(job, decided, commit)
 
@@ -206,24 +268,36 @@ class SchedulingRules:
         verdict = self._verdict
         if until < cursor:
             verdict.violate(
-                "S8", f"the cursor of {job.shown} went from {cursor} back to {until}", [commit]
+                "S8",
+                f"the cursor of {job.shown} went from {instant(cursor)} back to {instant(until)}",
+                [commit],
             )
             return
         items = sorted(self._items(decided))
+        if cursor < job.known_from_ns:
+            cursor = job.known_from_ns
+            items = [
+                it._replace(first=max(it.first, cursor + 1)) for it in items if it.last > cursor
+            ]
         at = 0
         assert job.timeline is not None, "its definition came with its first state"
         nominal = job.timeline.next_after(cursor)
         while nominal is not None and nominal <= until:
             verdict.checked["S8"] += 1
-            while at < len(items) and items[at][1] < nominal:
+            while at < len(items) and items[at].last < nominal:
                 self._not_asked(job, items[at], commit)
                 at += 1
-            if at == len(items) or items[at][0] > nominal:
+            if at == len(items) or items[at].first > nominal:
                 verdict.violate(
                     "S8",
-                    f"the cursor of {job.shown} moved over {nominal}, and nothing says what "
-                    f"became of that time",
-                    [f"from {cursor} to {until}", commit, *map(str, items)],
+                    f"the cursor of {job.shown} moved over {instant(nominal)}, and nothing says "
+                    f"what became of that time",
+                    [
+                        self._written(job),
+                        commit,
+                        f"it moved from {instant(cursor)} to {instant(until)}",
+                        *(f"the commit decides {item}" for item in items[:3]),
+                    ],
                 )
                 return
             first, last, what = items[at]
@@ -235,17 +309,23 @@ class SchedulingRules:
         for item in items[at:]:
             self._not_asked(job, item, commit)
 
-    def _items(self, decided: _Decided) -> list[tuple[int, int, str]]:
+    def _written(self, job: _Job) -> str:
+        rules = ", ".join(
+            f"version {it.version} after {instant(it.after)}" for it in job.rules[-3:]
+        )
+        return f"rules of {job.shown}: {rules}"
+
+    def _items(self, decided: _Decided) -> list[_Item]:
         """Gives what the commit says of nominal times that nothing had been said of before."""
         starts: list[Start] = [*decided.runs, *decided.buffered]
         items = [
-            (start.nominal_ns, start.nominal_ns, start.run_id)
+            _Item(start.nominal_ns, start.nominal_ns, start.run_id)
             for start in starts
             if start.origin == run_pb2.RUN_ORIGIN_SCHEDULE
             and start.run_id not in decided.unbuffered
         ]
         items += [
-            (record.first_ns, record.last_ns, "range")
+            _Item(record.first_ns, record.last_ns, "range")
             for record in decided.decisions
             if record.kind != pb.DECISION_KIND_EXCLUDED
             and record.origin == run_pb2.RUN_ORIGIN_SCHEDULE
@@ -253,13 +333,14 @@ class SchedulingRules:
         ]
         return items
 
-    def _not_asked(self, job: _Job, item: tuple[int, int, str], commit: MeshCommit) -> None:
-        first, last, what = item
-        rule = "S8" if what == "range" or first in job.fired else "S7"
+    def _not_asked(self, job: _Job, item: _Item, commit: MeshCommit) -> None:
+        first = job.fired.get(item.first)
+        rule = "S8" if item.what == "range" or first is not None else "S7"
+        before = None if first is None else f"revision {first} made a run of that time before"
         self._verdict.violate(
             rule,
-            f"{what} from {first} to {last} of {job.shown} is about no undecided nominal time",
-            [commit],
+            f"{job.shown} has {item}, and no definition in force asks for an undecided time there",
+            [self._written(job), before, commit],
         )
 
     def _check_run(
@@ -277,21 +358,34 @@ class SchedulingRules:
         verdict.checked["S7"] += 1
         if run.run_id != scheduled_run_id(job.uid, nominal):
             verdict.violate(
-                "S6", f"the run of {nominal} of {job.shown} has the id {run.run_id}", [commit]
+                "S6",
+                f"the run of {instant(nominal)} of {job.shown} has the id {run.run_id}, not "
+                f"{scheduled_run_id(job.uid, nominal)}",
+                [commit],
             )
         if nominal in job.fired:
             verdict.violate(
                 "S6",
-                f"{nominal} of {job.shown} has a second run",
-                [f"the first one: revision {job.fired[nominal]}", commit],
+                f"{instant(nominal)} of {job.shown} has a second run",
+                [f"revision {job.fired[nominal]} made the first one", commit],
             )
         job.fired[nominal] = commit.revision
+        if len(job.fired) > _FIRED:
+            del job.fired[next(iter(job.fired))]
         assert job.timeline is not None, "its definition came with its first state"
         due = job.timeline.due(nominal)
         if commit.mesh_ns < due:
-            verdict.violate("S7", f"{nominal} of {job.shown}, due {due}, ran too early", [commit])
+            verdict.violate(
+                "S7",
+                f"{instant(nominal)} of {job.shown} ran {(due - commit.mesh_ns) / 1e9:.3f} s too "
+                f"early: it was due at {instant(due)}",
+                [commit],
+            )
         if before is not None and before.HasField("paused_at_ns"):
-            verdict.violate("S7", f"{nominal} of {job.shown} ran although it is paused", [commit])
+            since = instant(before.paused_at_ns)
+            verdict.violate(
+                "S7", f"{instant(nominal)} of {job.shown} ran, paused since {since}", [commit]
+            )
         waited = decided.unbuffered.get(run.run_id)
         version = job.timeline.stretch(nominal).definition.version
         if waited is not None:
@@ -299,9 +393,9 @@ class SchedulingRules:
         if run.template.version != version:
             verdict.violate(
                 "S7",
-                f"{nominal} of {job.shown} ran as version {run.template.version}, and {version} "
-                f"was in force",
-                [commit],
+                f"{instant(nominal)} of {job.shown} ran as version {run.template.version}, and "
+                f"{version} was in force",
+                [self._written(job), commit],
             )
 
     def _check_gate(self, job: _Job, decided: _Decided, commit: MeshCommit) -> None:
@@ -320,8 +414,8 @@ class SchedulingRules:
                 verdict.violate(
                     "S14",
                     f"{run.run_id} of {job.shown} was started as number {live} of its job's live "
-                    f"runs; its policy allows {most}",
-                    [commit],
+                    f"runs; its policy {definition.overlap} allows {most}",
+                    [f"live: {', '.join(sorted(map(_run_id, job.live))[:4])}", commit],
                 )
 
     def _check_buffer(self, job: _Job, decided: _Decided, commit: MeshCommit) -> None:
@@ -336,7 +430,7 @@ class SchedulingRules:
                 verdict.violate(
                     "S8",
                     f"{run_id} of {job.shown} left the buffer, and {ways.count(run_id)} things "
-                    f"say what became of {start.nominal_ns}",
+                    f"say what became of {instant(start.nominal_ns)}",
                     [commit],
                 )
         for start in decided.buffered:
@@ -359,6 +453,10 @@ class SchedulingRules:
                 f"{len(job.buffered)} starts of {job.shown} wait; its policy allows {limit}",
                 [commit],
             )
+
+
+def _run_id(handle: bytes) -> str:
+    return keys.parse_handle_key(handle).run_id
 
 
 def _core_job(job: _Job) -> Job:

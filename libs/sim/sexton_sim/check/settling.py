@@ -2,13 +2,16 @@
 
 Every write to a run's handle is one step of its state machine, and the table of the core says which
 there are. What the step says about attempts, tokens and times is held against the step before.
+Whoever wants to know more of runs is told of their steps (`RunListener`); those that have ended are
+forgotten here.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 from sexton.internal.v1 import records_pb2 as pb
 from sexton.v1 import run_pb2
@@ -17,6 +20,7 @@ from sexton_core.words import RunState
 from sexton_records import keys
 from sexton_records.runs import STATE_OF
 from sexton_records.spec import template_policy
+from sexton_sim.check.describe import instant, run_name
 from sexton_sim.check.records import Changed, MeshCommit
 from sexton_sim.check.verdict import Verdict
 
@@ -30,20 +34,56 @@ _UNCOUNTED = frozenset({run_pb2.ATTEMPT_STATE_LOST, run_pb2.ATTEMPT_STATE_RETURN
 """How an attempt ended that says nothing about its job: the next one may begin at once."""
 
 
+class Moment(NamedTuple):
+    """When a commit was made: all that is kept of it."""
+
+    revision: int
+    mesh_ns: int
+    begun_ns: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"revision {self.revision} at {instant(self.mesh_ns)}: {self.what}"
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One delivery, as far as the log has come."""
+
+    token: int
+    number: int
+    worker: str
+    session: str
+    assigned: Moment
+    reported: Moment | None = None
+    """Where its end was recorded, if its worker had reported it ..."""
+    state: run_pb2.AttemptState.ValueType = run_pb2.ATTEMPT_STATE_UNSPECIFIED
+    """... and as what."""
+    lost: Moment | None = None
+    """Where it was given up without a report."""
+
+
 @dataclass(slots=True)
 class Run:
     """A run, as far as the log has come."""
 
     handle: bytes
-    made: MeshCommit
+    made: Moment
     record: pb.RunRecord
-    tokens: dict[int, int] = field(default_factory=dict)
-    """When, on the recorder's clock, each attempt's assignment was being committed."""
-    reported: dict[int, tuple[MeshCommit, run_pb2.AttemptState.ValueType]] = field(
-        default_factory=dict
-    )
-    """Where each attempt's end was recorded that its worker had reported, and as what."""
-    ended: MeshCommit | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+    ended: Moment | None = None
+    adopted: bool = False
+    """Whether it was there before the log began."""
+
+    @property
+    def key(self) -> RunKey:
+        """Gives uid and run id."""
+        return self.record.template.job_uid, self.record.run_id
+
+    @property
+    def name(self) -> str:
+        """Gives namespace, job and run id."""
+        return run_name(self.record)
 
     @property
     def state(self) -> RunState:
@@ -51,17 +91,50 @@ class Run:
         return STATE_OF[self.record.state]
 
 
+class RunListener(Protocol):
+    """Whoever wants to know what becomes of runs."""
+
+    def made(self, run: Run, commit: MeshCommit) -> None:
+        """A run was made."""
+        ...
+
+    def assigned(self, run: Run, attempt: Attempt) -> None:
+        """It was assigned."""
+        ...
+
+    def given_up(self, run: Run, attempt: Attempt) -> None:
+        """The attempt is over, by its worker's report or without one."""
+        ...
+
+    def ended(self, run: Run) -> None:
+        """The run has ended."""
+        ...
+
+
 class SettlingRules:
     """Follows every run through the log. `limits`: bounds on assigned runs by queue."""
 
-    def __init__(self, verdict: Verdict, *, limits: Mapping[str, int]) -> None:
-        self.runs: dict[RunKey, Run] = {}
+    def __init__(
+        self,
+        verdict: Verdict,
+        *,
+        limits: Mapping[str, int],
+        late: bool = False,
+    ) -> None:
+        """`late`: what was there before the log began is not known."""
+        self.live: dict[RunKey, Run] = {}
+        self.listeners: Sequence[RunListener] = ()
         self._verdict = verdict
         self._limits = limits
+        self._late = late
+        self._over: set[int] = set()
+        """Hashes of the keys of runs that have ended, so that none is made again."""
         self._jobs: set[str] = set()
         self._sessions: set[str] = set()
+        self._gone: set[str] = set()
+        """Jobs and sessions of a late log that are known to be gone."""
         self._running: dict[bytes, str] = {}
-        self._lost_sessions: dict[str, MeshCommit] = {}
+        self._lost_sessions: dict[str, Moment] = {}
 
     def take(self, commit: MeshCommit) -> None:
         """Looks at a commit."""
@@ -79,20 +152,31 @@ class SettlingRules:
         if commit.of(keys.RUNNING):
             self._check_limits(commit)
 
+    def speak(self, verdict: Verdict) -> None:
+        """Says from now on what it finds."""
+        self._verdict = verdict
+
     def finish(self) -> None:
         """Looks at what is left: whatever was accepted must have ended (L3)."""
-        for (_, run_id), run in self.runs.items():
+        for run in self.live.values():
             self._verdict.checked["L3"] += 1
-            if run.ended is None:
-                self._verdict.violate(
-                    "L3", f"run {run_id} is {run.state} for ever", [run.made, run.record]
-                )
+            self._verdict.violate(
+                "L3",
+                f"run {run.name} of {instant(run.record.nominal_ns)} has not ended: it is "
+                f"{run.state}",
+                [run.made, *(attempt.assigned for attempt in run.attempts[-3:])],
+            )
+        self._verdict.checked["L3"] += len(self._over)
 
     def _flag(self, there: set[str], name: str, changed: Changed) -> None:
         if changed.after is None:
             there.discard(name)
+            self._gone.add(name)
         else:
             there.add(name)
+
+    def _is_there(self, there: set[str], name: str) -> bool:
+        return name in there or (self._late and name not in self._gone)
 
     def _take_runs(self, commit: MeshCommit) -> None:
         finals = {
@@ -105,142 +189,202 @@ class SettlingRules:
             run_key = (handle.uid, handle.run_id)
             if changed.before is None:
                 self._take_new(run_key, changed, commit)
-            elif changed.after is None:
-                self._take_end(run_key, changed, finals.pop(run_key, None), commit)
+                continue
+            run = self.live.get(run_key) or self._adopt(run_key, changed)
+            if changed.after is None:
+                self._take_end(run, changed, finals.pop(run_key, None), commit)
             else:
-                self._take_move(run_key, changed, commit)
-        for _, run_id in finals:
-            self._violate("S11", run_id, "was written as ended, and did not end there", commit)
+                self._take_move(run, changed, commit)
+        for changed in finals.values():
+            name = run_name(changed.after)
+            self._violate("S11", name, "was written as ended, and did not end there", commit)
         for changed in commit.of(keys.RUNS):
             if changed.before is not None and changed.after is not None:
-                run_id = changed.before.run_id
-                self._violate("S11", run_id, "has ended, and its end was written over", commit)
+                name = run_name(changed.before)
+                self._violate("S11", name, "has ended, and its end was written over", commit)
+
+    def _adopt(self, run_key: RunKey, changed: Changed) -> Run:
+        """Takes on a run that was there before the log began."""
+        record: pb.RunRecord = changed.before
+        made = Moment(0, record.create_time_ns, 0, f"run {run_name(record)} made")
+        run = self.live[run_key] = Run(changed.key, made, record, adopted=True)
+        if STATE_OF[record.state] in WITH_WORKER:
+            self._running[changed.key] = keys.parse_handle_key(changed.key).queue
+            last = record.attempts[-1]
+            assigned = Moment(0, last.assign_time_ns, 0, f"run {run.name} assigned")
+            token = _live_token(changed)
+            run.attempts.append(Attempt(token, last.number, last.worker, last.session, assigned))
+        return run
 
     def _take_new(self, run_key: RunKey, changed: Changed, commit: MeshCommit) -> None:
         self._verdict.checked["S11"] += 1
-        if run_key in self.runs:
-            first = self.runs[run_key].made.revision
-            self._violate("S11", run_key[1], f"was made before, at revision {first}", commit)
-        self.runs[run_key] = Run(changed.key, commit, changed.after)
+        made = _moment(commit, f"run {run_name(changed.after)} made")
+        if run_key in self.live or hash(run_key) in self._over:
+            self._violate("S11", run_name(changed.after), "was made before", commit)
+        run = self.live[run_key] = Run(changed.key, made, changed.after)
+        for listener in self.listeners:
+            listener.made(run, commit)
 
     def _take_end(
-        self, run_key: RunKey, changed: Changed, final: Changed | None, commit: MeshCommit
+        self, run: Run, changed: Changed, final: Changed | None, commit: MeshCommit
     ) -> None:
         self._verdict.checked["S11"] += 1
-        run, run_id = self.runs[run_key], run_key[1]
-        run.ended = commit
+        self._over.add(hash(run.key))
+        del self.live[run.key]
         if final is None:
-            self._violate("S11", run_id, "went without an end", commit)
+            run.ended = _moment(commit, f"run {run.name} gone")
+            self._violate("S11", run.name, "went without an end", commit)
             return
         before, after = changed.before, final.after
         run.record = after
         became = run.state
+        run.ended = _moment(commit, f"run {run.name} ended as {became}")
         if became not in ENDED:
-            self._violate("S11", run_id, f"ended as {became}", commit)
-        self._check_way(run_id, before, after, commit)
+            self._violate("S11", run.name, f"ended as {became}", commit)
+        self._check_way(run, before, after, commit)
         token = _live_token(changed)
-        _note_report(run, changed.before, after, token, commit)
+        self._give_up(run, before, after, token, commit)
         if after.completed and after.token != token:
             said = f"was completed under token {after.token}, and {token} was live"
-            self._violate("S11", run_id, said, commit)
-        self._check_counts(run_id, after, commit)
+            self._violate("S11", run.name, said, *_assignments(run), commit)
+        self._check_counts(run, after, commit)
         self._verdict.checked["S16"] += 1
-        dead = [one for one in commit.of(keys.DEAD) if one.key.endswith(run_id.encode())]
+        dead = [one for one in commit.of(keys.DEAD) if one.key.endswith(after.run_id.encode())]
         if len(dead) != STATES[became].dead_letter:
             said = f"ended as {became}, and is {len(dead)} times among the dead letters"
-            self._violate("S16", run_id, said, commit)
+            self._violate("S16", run.name, said, commit)
         if changed.key in self._running:
-            self._violate("S15", run_id, "has ended, and still counts as running", commit)
+            self._violate("S15", run.name, "has ended, and still counts as running", commit)
+        for listener in self.listeners:
+            listener.ended(run)
 
-    def _take_move(self, run_key: RunKey, changed: Changed, commit: MeshCommit) -> None:
+    def _take_move(self, run: Run, changed: Changed, commit: MeshCommit) -> None:
         before, after = changed.before, changed.after
-        run, run_id = self.runs[run_key], run_key[1]
         was, became = STATE_OF[before.state], STATE_OF[after.state]
         run.record = after
         if was in WITH_WORKER and became not in WITH_WORKER:
-            _note_report(run, before, after, _live_token(changed), commit)
-        self._check_way(run_id, before, after, commit)
-        self._check_mover(run_id, changed, commit)
+            self._give_up(run, before, after, _live_token(changed), commit)
+        self._check_way(run, before, after, commit)
+        self._check_mover(run, changed, commit)
         if became in WITH_WORKER and was in WITH_WORKER:
             self._verdict.checked["S11"] += 1
             if after.token != _live_token(changed):
                 said = f"lost its token {_live_token(changed)}: it says {after.token}"
-                self._violate("S11", run_id, said, commit)
+                self._violate("S11", run.name, said, *_assignments(run), commit)
         elif became is RunState.RUNNING:
-            self._take_assignment(run_key, run, before, commit)
+            self._take_assignment(run, before, commit)
         elif became is RunState.RETRYING:
-            self._check_backoff(run_id, before, after, commit)
+            self._check_backoff(run, before, after, commit)
 
     def _check_way(
-        self, run_id: str, before: pb.RunRecord, after: pb.RunRecord, commit: MeshCommit
+        self, run: Run, before: pb.RunRecord, after: pb.RunRecord, commit: MeshCommit
     ) -> None:
         was, became = STATE_OF[before.state], STATE_OF[after.state]
         self._verdict.checked["S15"] += 1
         if after.attempts and _lost_with_its_session(after.attempts[-1]):
-            self._lost_sessions.setdefault(after.attempts[-1].session, commit)
+            last = after.attempts[-1]
+            what = f"run {run.name} lost with session {last.session} of {last.worker}"
+            self._lost_sessions.setdefault(last.session, _moment(commit, what))
         if (was, became) not in _WAYS:
-            self._violate("S15", run_id, f"went from {was} to {became}", commit)
+            self._violate("S15", run.name, f"went from {was} to {became}", commit)
 
-    def _check_mover(self, run_id: str, changed: Changed, commit: MeshCommit) -> None:
+    def _check_mover(self, run: Run, changed: Changed, commit: MeshCommit) -> None:
         """In line or with a session, never neither and never both."""
         after = changed.after
         held = STATE_OF[after.state] in WITH_WORKER
         if held != (changed.key in self._running) or held != bool(after.session):
             said = f"is {STATE_OF[after.state]}, with the session {after.session!r}"
-            self._violate("S15", run_id, f"{said}, and `running/` says otherwise", commit)
-        if held and after.session not in self._sessions:
+            self._violate("S15", run.name, f"{said}, and `running/` says otherwise", commit)
+        if held and not self._is_there(self._sessions, after.session):
             said = f"is with session {after.session}, which is not there"
-            self._violate("S15", run_id, said, commit)
+            self._violate("S15", run.name, said, commit)
 
-    def _take_assignment(
-        self, run_key: RunKey, run: Run, before: pb.RunRecord, commit: MeshCommit
-    ) -> None:
-        verdict, (uid, run_id), after = self._verdict, run_key, run.record
+    def _take_assignment(self, run: Run, before: pb.RunRecord, commit: MeshCommit) -> None:
+        verdict, after = self._verdict, run.record
         verdict.checked["S9"] += 1
         verdict.checked["S13"] += 1
         verdict.checked["S17"] += 1
-        if after.deliveries != before.deliveries + 1 or (
-            after.attempts[-1].number != after.deliveries
-        ):
-            said = f"has attempt {after.deliveries} after attempt {before.deliveries}"
-            self._violate("S9", run_id, said, commit)
+        last = after.attempts[-1]
+        if after.deliveries != before.deliveries + 1 or last.number != after.deliveries:
+            said = f"has attempt {last.number} as number {after.deliveries}, after number "
+            self._violate("S9", run.name, f"{said}{before.deliveries}", commit)
         if after.session in self._lost_sessions:
-            self._verdict.violate(
+            self._violate(
                 "S9",
-                f"run {run_id} was assigned to a session that another attempt was lost with: "
+                run.name,
+                f"was assigned to session {after.session}, with which another attempt was lost: "
                 f"that one may still run",
-                [self._lost_sessions[after.session], commit],
+                self._lost_sessions[after.session],
+                commit,
             )
         if before.template.at_most_once and before.started:
-            self._violate("S10", run_id, "may have started, and was assigned again", commit)
-        if uid not in self._jobs:
-            self._violate("S13", run_id, "was assigned after its job was deleted", commit)
+            said = "may have started, is to be delivered at most once, and was assigned again"
+            self._violate("S10", run.name, said, *_assignments(run), commit)
+        if not self._is_there(self._jobs, run.key[0]):
+            self._violate("S13", run.name, "was assigned after its job was deleted", commit)
         if before.HasField("cancel"):
-            self._violate("S13", run_id, "was assigned after its end was asked for", commit)
+            asked = f"was assigned after its end was asked for ({before.cancel.reason})"
+            self._violate("S13", run.name, asked, commit)
         if commit.mesh_ns < before.not_before_ns:
-            said = f"was assigned before {before.not_before_ns}"
-            self._violate("S17", run_id, said, commit)
-        run.tokens[commit.revision] = commit.begun_ns
-        self._check_counts(run_id, after, commit)
+            said = f"was assigned before its not-before time {instant(before.not_before_ns)}"
+            self._violate("S17", run.name, said, commit)
+        worker = last.worker or "a worker"
+        assigned = _moment(commit, f"attempt {last.number} of {run.name} assigned to {worker}")
+        attempt = Attempt(commit.revision, last.number, last.worker, last.session, assigned)
+        run.attempts.append(attempt)
+        self._check_counts(run, after, commit)
+        for listener in self.listeners:
+            listener.assigned(run, attempt)
+
+    def _give_up(
+        self,
+        run: Run,
+        before: pb.RunRecord,
+        after: pb.RunRecord,
+        token: int,
+        commit: MeshCommit,
+    ) -> None:
+        """Takes note of how an attempt ended."""
+        if STATE_OF[before.state] not in WITH_WORKER or not after.attempts:
+            return
+        last = after.attempts[-1]
+        attempt = next((it for it in reversed(run.attempts) if it.token == token), None)
+        if attempt is None:
+            return
+        name = run_pb2.AttemptState.Name(last.state).removeprefix("ATTEMPT_STATE_").lower()
+        over = _moment(commit, f"attempt {last.number} of {run.name} recorded as {name}")
+        attempt.state = last.state
+        if last.state in _UNCOUNTED:
+            attempt.lost = over
+        else:
+            attempt.reported = over
+        for listener in self.listeners:
+            listener.given_up(run, attempt)
 
     def _check_backoff(
-        self, run_id: str, before: pb.RunRecord, after: pb.RunRecord, commit: MeshCommit
+        self, run: Run, before: pb.RunRecord, after: pb.RunRecord, commit: MeshCommit
     ) -> None:
-        attempt = after.attempts[-1]
-        if attempt.state in _UNCOUNTED or after.failures == before.failures:
+        last = after.attempts[-1]
+        if last.state in _UNCOUNTED or after.failures == before.failures:
             return
         self._verdict.checked["S17"] += 1
-        wait_ns = backoff(template_policy(after.template).retries, run_id, after.failures)
-        if after.not_before_ns < attempt.end_time_ns + wait_ns:
-            said = f"failed at {attempt.end_time_ns}, and may go on from {after.not_before_ns} on"
-            self._violate("S17", run_id, f"{said}, without the {wait_ns} ns between", commit)
+        wait_ns = backoff(template_policy(after.template).retries, after.run_id, after.failures)
+        if after.not_before_ns < last.end_time_ns + wait_ns:
+            said = (
+                f"failed at {instant(last.end_time_ns)}, and may go on from "
+                f"{instant(after.not_before_ns)} on: its backoff is {wait_ns / 1e9:.3f} s"
+            )
+            self._violate("S17", run.name, said, commit)
 
-    def _check_counts(self, run_id: str, record: pb.RunRecord, commit: MeshCommit) -> None:
+    def _check_counts(self, run: Run, record: pb.RunRecord, commit: MeshCommit) -> None:
         template = record.template
         self._verdict.checked["S16"] += 1
         if record.failures > template.max_attempts or record.deliveries > template.max_deliveries:
-            said = f"has failed {record.failures} times and was delivered {record.deliveries} times"
-            self._violate("S16", run_id, said, commit)
+            said = (
+                f"has failed {record.failures} times (of {template.max_attempts}) and was "
+                f"delivered {record.deliveries} times (of {template.max_deliveries})"
+            )
+            self._violate("S16", run.name, said, *_assignments(run), commit)
 
     def _check_limits(self, commit: MeshCommit) -> None:
         counts = Counter(self._running.values())
@@ -253,16 +397,16 @@ class SettlingRules:
                     [commit],
                 )
 
-    def _violate(self, rule: str, run_id: str, what: str, commit: MeshCommit) -> None:
-        self._verdict.violate(rule, f"run {run_id} {what}", [commit])
+    def _violate(self, rule: str, name: str, what: str, *events: object) -> None:
+        self._verdict.violate(rule, f"run {name} {what}", events)
 
 
-def _note_report(
-    run: Run, before: pb.RunRecord, after: pb.RunRecord, token: int, commit: MeshCommit
-) -> None:
-    held = STATE_OF[before.state] in WITH_WORKER
-    if held and after.attempts and after.attempts[-1].state not in _UNCOUNTED:
-        run.reported[token] = (commit, after.attempts[-1].state)
+def _moment(commit: MeshCommit, what: str) -> Moment:
+    return Moment(commit.revision, commit.mesh_ns, commit.begun_ns, what)
+
+
+def _assignments(run: Run) -> list[Moment]:
+    return [attempt.assigned for attempt in run.attempts[-4:]]
 
 
 def _live_token(changed: Changed) -> int:
