@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
-from sexton_core.instants import HOUR, MINUTE, SECOND, Duration, Instant
+from sexton_core.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant
 from sexton_core.schedule import between
 from sexton_core.schedules import CronTiming, ScheduleSpec, build
 from sexton_demos.telling import MIDNIGHT, Numbers, Page, Told, clock, plural
@@ -16,7 +16,6 @@ from sexton_sim.process import Process
 JOBS = {"bell": "0 * * * *", "backup": "30 2 * * *", "report": "0 6 * * *"}
 WORK_NS = 5 * MINUTE
 """The sexton climbs the tower, rings, and climbs down again."""
-DAY = 24 * HOUR
 SCHEDULES = {name: build(ScheduleSpec(timing=CronTiming(expression=cron), timezone="UTC"))
              for name, cron in JOBS.items()}  # fmt: skip
 

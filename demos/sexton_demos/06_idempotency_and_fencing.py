@@ -24,7 +24,6 @@ from sexton_sim.process import Process
 
 DUE: Final[Instant] = MIDNIGHT + 3 * MINUTE
 BACK: Final[Instant] = DUE + 25 * SECOND
-CURSOR: Final = b"cursor"
 
 # One run, two workers -------------------------------------------------------------------------
 
@@ -74,9 +73,8 @@ def tell_charge(page: Page) -> tuple[int, int]:
     ((_, record),) = town.written(keys.RUNS)
     run = records_pb2.RunRecord.FromString(record)
     names = [run_pb2.AttemptState.Name(attempt.state) for attempt in run.attempts]
-    told = [f"attempt {n} {name.removeprefix('ATTEMPT_STATE_').lower()}"
-            for n, name in enumerate(names, 1)]  # fmt: skip
-    page.say(f"  Each till has charged once. The record: {', '.join(told)}.")
+    lost, succeeded = (name.removeprefix("ATTEMPT_STATE_").lower() for name in names)
+    page.say(f"  Each till has charged once. In the record attempt 1 is {lost}, 2 has {succeeded}.")
     by_token = [first.admitted, second.admitted]
     charged = max(len(by_key.done), sum(by_token))
     return charged - 1, by_key.refused + by_token.count(False) + (run.token != first.token)
@@ -88,7 +86,7 @@ def both(by_key: Till, attempt: Attempt) -> str:
     return f"By key: {keyed}. By token: {'done' if attempt.admitted else 'refused, replaced'}"
 
 
-async def trigger_twice(runs: list[str], town: Town) -> None:
+async def trigger_again(runs: list[str], town: Town) -> None:
     """Somebody asks for a run, hears nothing, and asks again: perhaps another coordinator."""
     await town.until(MIDNIGHT + 5 * SECOND)
     await town.create("report")
@@ -137,14 +135,14 @@ class Oversleeping:
             write = Txn(then=(Put(b"cursor", name.encode()),))
             fenced = write._replace(compares=(lease.fence(),))
             await asyncio.sleep(5)
-            for how, txn in (("with", fenced), ("without", write)):
-                (result,) = await store.commit([txn])
-                self.sent[how] = result.outcome
-                note(name, f"sends it {how} its token: {result.outcome.name}")
             try:
                 await lease.commit([write])
             except Fenced:
-                note(name, "does as the house does, asks its lease first: nothing is sent")
+                note(name, "asks its lease first, as the house does: nothing is sent")
+            for how, txn in (("with", fenced), ("without", write)):
+                (result,) = await store.commit([txn])
+                self.sent[how] = result.outcome
+                note(name, f"sends it all the same, {how} its token: {result.outcome.name}")
 
 
 # The story ------------------------------------------------------------------------------------
@@ -155,7 +153,7 @@ def tell() -> Told:
     page = Page()
     doubled, refused = tell_charge(page)
     runs: list[str] = []
-    town = Town.show(partial(trigger_twice, runs))
+    town = Town.show(partial(trigger_again, runs))
     page.say(
         f"  A person asks for a run, {len(runs)} times with one request id:"
         f" {plural(len(set(runs)), 'run')}, executed {len(town.attempts())} time.",

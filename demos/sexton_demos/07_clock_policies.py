@@ -84,7 +84,7 @@ def tell() -> Told:
     page.say(
         "",
         "NO WALL IS LEFT IN THIS STORY, but a story proves nothing: its deaths were chosen. In",
-        "`python -m sexton_sim --seeds 100` dice choose them, and a checker judges what happened.",
+        "`sexton-sim --seeds 100` dice choose them, and a checker judges what happened.",
     )
     return page.told(after=Numbers(doubled=doubled, lost=lost, late_s=latest_s))
 

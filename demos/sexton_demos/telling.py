@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -44,6 +45,7 @@ class Told(NamedTuple):
     """Where its idea fails."""
 
 
+_MEASURE: Final = re.compile(r"-|[\d.,]+( s)?|(\d+[dhms])+")
 UNCOUNTED: Final = Numbers()
 
 
@@ -68,11 +70,11 @@ class Page:
         self.say(f"  {clock(instant)}  {what}")
 
     def table(self, headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """Adds a table; what looks like a number stands on the right."""
+        """Adds a table; columns of numbers and durations stand on the right."""
         columns = range(len(headers))
         cells = [[str(cell) for cell in row] for row in rows]
         widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
-        right = [all(row[n] == "-" or row[n][:1].isdigit() for row in cells) for n in columns]
+        right = [all(_MEASURE.fullmatch(row[n]) for row in cells) for n in columns]
         for row in (headers, *cells):
             aligned = (
                 cell.rjust(width) if to_the_right else cell.ljust(width)
