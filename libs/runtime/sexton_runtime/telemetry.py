@@ -191,6 +191,17 @@ def parse_traceparent(text: str) -> SpanContext | None:
     return context if context.is_valid else None
 
 
+def join_trace(traceparent: str) -> None:
+    """Has what runs in this context belong to a trace, where that one is recorded.
+
+    Spans that user code makes with the OpenTelemetry SDK become its children.
+    """
+    if traceparent.endswith("1"):
+        parent = parse_traceparent(traceparent)
+        if parent is not None:
+            otel_context.attach(trace.set_span_in_context(NonRecordingSpan(parent)))
+
+
 def _callback(read: Callable[[], Points]) -> Callable[[Any], Iterable[metrics.Observation]]:
     loop = _running_loop()
 

@@ -8,6 +8,7 @@ from typing import Final
 from sexton.v1 import job_pb2, run_pb2
 from sexton.v1 import worker_pb2 as pb
 from sexton_core.instants import MILLISECOND
+from sexton_runtime.otlp import process_traceparent
 from sexton_worker.contract import (
     FromWorker,
     HttpWork,
@@ -65,7 +66,7 @@ def order_from_wire(assignment: pb.Assignment) -> Order:
         run_id=run_id,
         nominal_time=assignment.nominal_time_ns,
         timeout=assignment.timeout_ms * MILLISECOND,
-        traceparent=assignment.traceparent,
+        traceparent=process_traceparent(assignment.traceparent, assignment.number),
         work=_work(assignment.task),
     )
 

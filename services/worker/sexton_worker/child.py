@@ -50,6 +50,10 @@ def _run(task: Task, order: Order, said: _Said) -> Ended:
     until = time.clock_gettime_ns(time.CLOCK_BOOTTIME) + order.timeout
     work = order.work
     assert isinstance(work, PythonWork)
+    if order.traceparent.endswith("1"):
+        from sexton_runtime.telemetry import join_trace  # noqa: PLC0415 - 0.1 s that others save
+
+        join_trace(order.traceparent)
     context = make_context(order, until=until, kept=_Printed(), report=said.progress)
     if not asyncio.iscoroutinefunction(task.function):
         _on_term(context)

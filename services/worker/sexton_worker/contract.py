@@ -7,7 +7,7 @@ machine's boot time unless they say otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from sexton_core.instants import DAY, Duration, Instant
@@ -77,6 +77,9 @@ class OtherWork(NamedTuple):
 
     kind: str
 
+
+Follow: TypeAlias = "Callable[[Order], Callable[[bytes], object] | None]"
+"""Gives what takes an order's output as it is written; None: nobody wants it."""
 
 Work: TypeAlias = PythonWork | ShellWork | HttpWork | OtherWork
 

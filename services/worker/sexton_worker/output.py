@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import Any, Final, TextIO, cast
 
@@ -18,8 +18,15 @@ _AFTER_CONTINUATION: Final = 0xC0
 class Tail:
     """The last part of what is written, however much that is. Safe to use from any thread."""
 
-    def __init__(self, limit: int = MAX_TAIL_BYTES) -> None:
+    def __init__(
+        self,
+        limit: int = MAX_TAIL_BYTES,
+        *,
+        follow: Callable[[bytes], object] | None = None,
+    ) -> None:
+        """`follow` is given everything as it is written, and nothing at the end."""
         self._limit = limit
+        self._follow = follow
         self._kept = bytearray()
         self._lock = threading.Lock()
         self._cut = False
@@ -27,6 +34,8 @@ class Tail:
     def write(self, data: bytes) -> None:
         """Takes some more."""
         with self._lock:
+            if self._follow is not None and data:
+                self._follow(data)
             self._kept += data[-2 * self._limit :]
             if len(self._kept) > 2 * self._limit:
                 del self._kept[: -self._limit]
@@ -35,9 +44,11 @@ class Tail:
     def text(self) -> str:
         """Gives the last part as text: at most the limit in UTF-8; what is not UTF-8 is replaced.
 
-        Escape sequences stay in it: who shows it makes them harmless.
+        Escape sequences stay in it: who shows it makes them harmless. Nothing is written after it.
         """
         with self._lock:
+            if self._follow is not None:
+                self._follow(b"")
             data = bytes(self._kept[-self._limit :])
             if self._cut or len(self._kept) > self._limit:
                 start = 0  # not inside a character

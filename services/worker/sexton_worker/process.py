@@ -30,6 +30,7 @@ from sexton_worker.config import WorkerConfig
 from sexton_worker.executors.local import LocalExecutor
 from sexton_worker.mark import mark_process
 from sexton_worker.output import route_output
+from sexton_worker.tracing import TracedExecutor, Tracing
 
 _OPEN_FILES = 65_536
 """Enough for the commands of 20,000 slots; some programs try to close as many as they may have."""
@@ -95,14 +96,23 @@ async def _run(config: WorkerConfig, sources: Sources, mark: str) -> ExitCode:
         version=software_version(),
         instance=randomness.token_hex(8),
     )
+    clock = SystemClock()
+    tracing = None
+    if telemetry.exporter is not None:
+        tracing = Tracing(telemetry.exporter, config.shown_name, clock.wall_ns)
     executor = LocalExecutor(
-        registry, app=config.app, kinds=config.allow, scratch=config.scratch, mark=mark
+        registry,
+        app=config.app,
+        kinds=config.allow,
+        scratch=config.scratch,
+        mark=mark,
+        follow=(lambda _order: None) if tracing is None else tracing.follow,
     )
     worker = Worker(
         config=config,
-        executor=executor,
+        executor=executor if tracing is None else TracedExecutor(executor, tracing),
         transport=GrpcTransport(tls=tls),
-        clock=SystemClock(),
+        clock=clock,
         randomness=randomness,
         die=_die,
         secret=load_secret(sources.load(SecretsConfig, "secrets"), Role.WORKER),

@@ -48,6 +48,8 @@ class GuardedCommand(NamedTuple):
     stdin: str = ""
     on_line: Callable[[bytes], object] | None = None
     """Hears each line that the command writes to descriptor 3; None: there is none."""
+    follow: Callable[[bytes], object] | None = None
+    """Takes its output as it is written, and nothing at the end."""
 
 
 class CommandEnd(NamedTuple):
@@ -75,7 +77,7 @@ class Guarded:
         self._socket = control
         self._on_end = on_end
         self._on_line = command.on_line
-        self._tail = Tail()
+        self._tail = Tail(follow=command.follow)
         self._said = b""
         self._result = b""
         self._left = MAX_RESULT_PIPE_BYTES

@@ -16,7 +16,8 @@ from typing import Any, Final
 from sexton.context import Context
 from sexton.task import Isolation, Task
 from sexton_core.instants import Instant
-from sexton_worker.contract import Ended, Listener, Order, PythonWork
+from sexton_runtime.telemetry import join_trace
+from sexton_worker.contract import Ended, Follow, Listener, Order, PythonWork
 from sexton_worker.executors.calls import call, call_async, make_context
 from sexton_worker.output import OUTPUT, Tail
 
@@ -41,7 +42,14 @@ class _Running:
 class InProcessExecutor:
     """Runs functions; says what became of them to a listener in the control part's loop."""
 
-    def __init__(self, listener: Listener, control: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        listener: Listener,
+        control: asyncio.AbstractEventLoop,
+        follow: Follow = lambda _order: None,
+    ) -> None:
+        """`follow`: what takes an order's output as it is written."""
+        self._follow = follow
         self._listener = listener
         self._control = control
         self._running: dict[int, _Running] = {}
@@ -66,7 +74,7 @@ class InProcessExecutor:
     def begin(self, order: Order, task: Task, until: Instant) -> None:
         """Begins an attempt."""
         token = order.ref.token
-        kept = Tail()
+        kept = Tail(follow=self._follow(order))
 
         def report(fraction: float, message: str) -> None:
             self._report(token, fraction, message)
@@ -131,6 +139,7 @@ class InProcessExecutor:
 
     async def _await(self, running: _Running) -> None:
         OUTPUT.set(running.kept)
+        join_trace(running.order.traceparent)
         work = running.order.work
         assert isinstance(work, PythonWork)
         ended = await call_async(running.task, work.args_json, running.context, running.kept)
@@ -167,6 +176,7 @@ class InProcessExecutor:
 
     def _call(self, running: _Running) -> None:
         OUTPUT.set(running.kept)
+        join_trace(running.order.traceparent)
         work = running.order.work
         assert isinstance(work, PythonWork)
         ended = call(running.task, work.args_json, running.context, running.kept)

@@ -19,6 +19,7 @@ from sexton_worker.contract import (
     HTTP,
     SHELL,
     Ended,
+    Follow,
     HttpWork,
     Listener,
     Order,
@@ -58,8 +59,10 @@ class LocalExecutor:
         kinds: Sequence[str] = (),
         scratch: Path | None = None,
         mark: str,
+        follow: Follow = lambda _order: None,
     ) -> None:
         """`app`: the modules that processes import; `mark`: see `ShimClient`."""
+        self._follow = follow
         self._registry = registry
         self._app = app
         self._kinds = tuple(kinds)
@@ -93,7 +96,7 @@ class LocalExecutor:
         """Starts the shim and makes the folder for scratch folders."""
         self._listener = listener
         self._scratch = Path(tempfile.mkdtemp(prefix="sexton-worker-", dir=self._scratch_in))
-        self._in_process = InProcessExecutor(self, asyncio.get_running_loop())
+        self._in_process = InProcessExecutor(self, asyncio.get_running_loop(), self._follow)
         if HTTP in self._kinds:
             from sexton_worker.executors.http_calls import HttpExecutor  # noqa: PLC0415 - 0.2 s
 
@@ -210,6 +213,7 @@ class LocalExecutor:
         self, order: Order, command: GuardedCommand, result: ProcessResult | None = None
     ) -> None:
         token = order.ref.token
+        command = command._replace(follow=self._follow(order))
 
         def on_end(end: CommandEnd) -> None:
             del self._guarded[token]
