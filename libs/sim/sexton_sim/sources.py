@@ -158,7 +158,7 @@ class Sources:
                     if key in calls:
                         yield {**line, "id": calls[key]}
                 else:
-                    yield {"target": "", "facts": {}, **line}
+                    yield _noted(line)
 
     def _read(self) -> Iterator[Opening | tuple[dict[str, Any], _Where]]:
         starts = iter(self._starts)
@@ -177,6 +177,14 @@ class Sources:
                         undone[step] = undone.get(step, 0) + 1
                     else:
                         yield entry, where
+
+
+def _noted(line: dict[str, Any]) -> dict[str, Any]:
+    """Completes a line that says no more than it must."""
+    facts = dict(line.get("facts") or {})
+    if "within_ns" in line:
+        facts["within_ns"] = line["within_ns"]
+    return {"target": "", **line, "facts": facts}
 
 
 def _expand(paths: Sequence[Path]) -> list[Path]:

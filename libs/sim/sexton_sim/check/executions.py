@@ -161,9 +161,9 @@ class ExecutionRules:
                 f"times",
                 [describe_note(execution.begun) for _, execution in found[:4]],
             )
+        self._verdict.checked["S10"] += 1
         found.sort(key=lambda it: it[1].begun.at_ns)
         for (before, earlier), (after, later) in pairwise(found):
-            self._verdict.checked["S10"] += 1
             if before is not after and earlier.overlaps(later):
                 self._check_overlap(run, (before, earlier), (after, later))
 

@@ -94,7 +94,7 @@ class LatenessRules:
             self._verdict.measure(f"due to started, {band}", self._lateness[band])
         for band in sorted(self._assigned):
             self._verdict.measure(f"started to assigned, {band}", self._assigned[band])
-        if not self._begun:
+        if not self._begun and self._until_ns > self._since_ns:
             self._verdict.unknown(
                 "whether starts come in time: nothing was written while everything worked (L1)"
             )

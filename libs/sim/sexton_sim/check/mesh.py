@@ -85,9 +85,11 @@ class MeshRules:
     def go_back(self, commits: Iterable[Durable]) -> None:
         """A restore has brought back what these commits, from the first on, had made."""
         self._begin(Verdict(), late=False)
+        self._settling.listeners = (self._requests.go_back(),)
         for entry in commits:
             commit = self._decoder.take(entry)
             if commit is not None:
+                self._requests.take_again(commit)
                 self._scheduling.take(commit)
                 self._settling.take(commit)
                 self._indexes.take(commit)
@@ -107,7 +109,8 @@ class MeshRules:
             self._settling.finish()
         elif live:
             self._verdict.unknown(
-                f"whether {len(live)} runs end: they were in flight when the history ended (L3)"
+                f"whether what was in flight when the history ended comes to its end: {len(live)} "
+                f"of all runs (L3)"
             )
         else:
             self._settling.finish()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from sexton_core.words import RunState
@@ -16,7 +16,7 @@ from sexton_records import keys
 from sexton_sim.check.describe import describe_call, instant
 from sexton_sim.check.faults import Faults
 from sexton_sim.check.records import MeshCommit
-from sexton_sim.check.settling import Attempt, Moment, Run
+from sexton_sim.check.settling import Attempt, Moment, Run, RunListener
 from sexton_sim.check.verdict import Verdict
 from sexton_sim.history import Call, History
 
@@ -74,6 +74,8 @@ class RequestRules:
         self._runs: dict[str, Run] = {}
         self._asked: dict[tuple[str, str], Moment] = {}
         self._times, self._mesh = array("q"), array("q")
+        self._back: dict[str, _Written] | None = None
+        """What jobs are after a restore, until the next commit tells when that was."""
 
     # What the log says
 
@@ -81,8 +83,35 @@ class RequestRules:
         """Looks at a commit."""
         if not self._calls:
             return
+        if self._back is not None:
+            self._note_restored(self._back, commit.begun_ns)
+            self._back = None
         self._times.append(commit.begun_ns)
         self._mesh.append(commit.mesh_ns)
+        self._take_jobs(commit, self._jobs)
+
+    def go_back(self) -> RunListener:
+        """A restore: gives who is to hear of the runs that it has brought back."""
+        self._back = {}
+        self._asked.clear()
+        return _Restored(self._know)
+
+    def take_again(self, commit: MeshCommit) -> None:
+        """Looks at a commit that a restore has brought back."""
+        again: dict[str, list[_Written]] = {}
+        self._take_jobs(commit, again)
+        if self._back is not None:
+            self._back.update((name, written[-1]) for name, written in again.items())
+
+    def _note_restored(self, back: dict[str, _Written], before_ns: int) -> None:
+        """Writes down what every job was from the last restore on."""
+        restores = [note.at_ns for note in self._faults.notes if note.what == "restore"]
+        at_ns = max((it for it in restores if it <= before_ns), default=before_ns)
+        for name in {**self._jobs, **back}:
+            it = back.get(name, _ABSENT)._replace(begun_ns=at_ns, durable_ns=at_ns)
+            self._jobs.setdefault(name, []).append(it)
+
+    def _take_jobs(self, commit: MeshCommit, jobs: dict[str, list[_Written]]) -> None:
         for changed in commit.of(keys.JOBS):
             namespace, job = keys.parse_job_key(changed.key)
             name = f"namespaces/{namespace}/jobs/{job}"
@@ -94,11 +123,11 @@ class RequestRules:
                 what = (record.uid, record.version, record.paused)
             durable_ns = commit.durable_ns or _NEVER_NS
             written = _Written(commit.begun_ns, durable_ns, *what, commit.revision, commit.mesh_ns)
-            if changed.before is not None and name not in self._jobs:
+            if changed.before is not None and name not in jobs:
                 was = changed.before
-                self._jobs[name] = [_ABSENT._replace(uid=was.uid, version=was.version,
-                                                     paused=was.paused)]  # fmt: skip
-            self._jobs.setdefault(name, []).append(written)
+                jobs[name] = [_ABSENT._replace(uid=was.uid, version=was.version,
+                                               paused=was.paused)]  # fmt: skip
+            jobs.setdefault(name, []).append(written)
 
     def made(self, run: Run, commit: MeshCommit) -> None:
         """The hash of the request stands in a manual run's id, after the time."""
@@ -113,6 +142,11 @@ class RequestRules:
                     f"one request has made two runs, {run.name} the second",
                     [before, run.made],
                 )
+        self._know(run)
+
+    def _know(self, run: Run) -> None:
+        uid, run_id = run.key
+        if run_id.startswith("m"):
             self._asked[uid, run_id.partition("-")[2]] = run.made
         template = run.record.template
         name = f"namespaces/{template.namespace}/jobs/{template.job}/runs/{run_id}"
@@ -252,6 +286,27 @@ class RequestRules:
                 run.ended,
             ]
         return "", ()
+
+
+class _Restored:
+    """Hears of what a restore has brought back, about which nothing is to be said again."""
+
+    def __init__(self, know: Callable[[Run], None]) -> None:
+        self._know = know
+
+    def made(self, run: Run, commit: MeshCommit) -> None:
+        """It is there again."""
+        del commit
+        self._know(run)
+
+    def assigned(self, run: Run, attempt: Attempt) -> None:
+        """Is as it was."""
+
+    def given_up(self, run: Run, attempt: Attempt) -> None:
+        """Is as it was."""
+
+    def ended(self, run: Run) -> None:
+        """Is as it was."""
 
 
 def _names(call: Call) -> Iterable[str]:

@@ -23,7 +23,9 @@ from sexton_runtime.kv.status import ClockState
 from sexton_runtime.kv.types import prefix_end
 from sexton_runtime.randomness import SeededRandomness
 from sexton_runtime.rpc.policy_channel import PolicyChannel
+from sexton_runtime.transport import Transport
 from sexton_sim.check import Verdict, check
+from sexton_sim.check.executions import Times
 from sexton_sim.check.mesh import check_mesh
 from sexton_sim.event_log import Trace
 from sexton_sim.faults import Injector
@@ -31,6 +33,7 @@ from sexton_sim.history import History
 from sexton_sim.mesh.backups import Backups
 from sexton_sim.mesh.executor import Fences, VirtualExecutor
 from sexton_sim.mesh.faults import DEEDS
+from sexton_sim.mesh.lease_calls import LeaseNotingTransport
 from sexton_sim.mesh.plan import QUEUES, MeshPlan, plan_of
 from sexton_sim.mesh.users import Api, User, say_last_words
 from sexton_sim.network import Event
@@ -180,7 +183,11 @@ class MeshWorld(Simulation):
 
     def _judge(self, history: History, failure: str) -> Verdict:
         verdict = check(history)
-        check_mesh(history, verdict, limits=self._limits(), quiet=self.quiet)
+        times = Times(
+            session_ns=self.plan.session_ms * 1_000_000,
+            grace_ns=min(2_000, self.plan.session_ms // 3) * 1_000_000,
+        )
+        check_mesh(history, verdict, limits=self._limits(), quiet=self.quiet, times=times)
         if failure:
             verdict.violate("L3", failure)
         return verdict
@@ -229,7 +236,7 @@ class MeshWorld(Simulation):
 
     async def _run_coordinator(self, number: int, process: Process) -> None:
         coordinator = Coordinator(
-            transport=self.transport,
+            transport=self._noting(process),
             clock=process.clock,
             randomness=self._randomness(process),
             store=STORE_ADDRESS,
@@ -249,7 +256,7 @@ class MeshWorld(Simulation):
                 grace_ms=min(2_000, session_ms // 3),
                 max_running=self.plan.max_running,
             ),
-            transport=self.transport,
+            transport=self._noting(process),
             clock=process.clock,
             randomness=self._randomness(process),
         )
@@ -317,6 +324,9 @@ class MeshWorld(Simulation):
                 await asyncio.sleep(rng.expovariate(1 / self.plan.backup_pause_s))
                 with suppress(SextonError):
                     await self.backups.take_one(channel)
+
+    def _noting(self, process: Process) -> Transport:
+        return LeaseNotingTransport(self.transport, STORE_ADDRESS, self.recorder, process.name)
 
     def _api(self, process: Process) -> Api:
         return Api(
