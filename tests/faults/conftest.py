@@ -7,19 +7,20 @@ import pytest
 from faults.judge import Row
 from faults.play import table, write_report
 
-ROWS = pytest.StashKey[list[Row]]()
-"""What came of the scenarios that were played."""
+_ROWS = pytest.StashKey[list[Row]]()
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.stash[ROWS] = []
+@pytest.fixture
+def rows(request: pytest.FixtureRequest) -> list[Row]:
+    """What came of the scenarios that were played; shown at the end."""
+    return request.config.stash.setdefault(_ROWS, [])
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     """Shows the table, and writes it where SEXTON_FAULTS_REPORT names a file."""
-    rows = config.stash.get(ROWS, [])
+    rows = config.stash.get(_ROWS, [])
     if not rows:
         return
     terminalreporter.section("faults")

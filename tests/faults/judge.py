@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -23,11 +23,8 @@ from faults.scenarios import BAND_S, Scenario
 from sexton.internal.v1.records_pb2 import RunRecord
 from sexton.v1 import run_pb2
 from sexton_records import keys
-from sexton_sim.check import Verdict
-from sexton_sim.check.leases import check_leases
-from sexton_sim.check.mesh import check_mesh
-from sexton_sim.check.model import Replay
-from sexton_sim.history import History, Note
+from sexton_sim import verify
+from sexton_sim.history import Durable, History, Note
 from sexton_sim.sources import Opening, Sources
 
 _SCHEDULED: Final = re.compile(r"t(\d{8}T\d{6})Z-.*")
@@ -99,19 +96,16 @@ def judge(
     written: Sequence[Path],
     *,
     played: Span,
-    quiet: Span,
     loaded: Sequence[Span],
     measured: Mapping[str, float],
 ) -> Row:
     """Reads all that is written, and judges it.
 
-    `played` is this scenario with its ending, `quiet` the part of it in which nothing was done,
-    `loaded` all times between which steady jobs ran so far.
+    `played` is this scenario with its ending, `loaded` all times between which steady jobs ran.
     """
     sources = Sources([*mesh.store_history(), *written, *mesh.shared.glob("*.jsonl")])
+    fired, latest_s, twice = _fired(sources.log(), played)
     history = sources.notes()
-    verdict = _checked(sources, history, quiet)
-    fired, latest_s, twice = _fired(history, played)
     executions = _executions(history)
     here = [it for it in executions if played.holds(it.begun.at_ns)]
     row = Row(
@@ -126,6 +120,7 @@ def judge(
         redelivery_s=_redelivery_s(history, here),
         seconds=(played.end_ns - played.begin_ns) / 1e9,
     )
+    verdict = verify.judge(sources)
     row.checked = sum(verdict.checked.values())
     row.inconclusive = list(verdict.inconclusive)
     row.problems = [str(violation) for violation in verdict.violations]
@@ -152,25 +147,13 @@ def _broken_promises(scenario: Scenario, row: Row) -> list[str]:
     return problems
 
 
-def _checked(sources: Sources, history: History, quiet: Span) -> Verdict:
-    verdict = Verdict()
-    replay = Replay(verdict)
-    for item in sources.log():
-        if isinstance(item, Opening):
-            replay.open(item)
-        else:
-            replay.take(item)
-            history.commits.append(item)
-    check_leases(history, verdict)
-    check_mesh(history, verdict, quiet=quiet)
-    return verdict
-
-
-def _fired(history: History, played: Span) -> tuple[int, float, int]:
+def _fired(log: Iterable[Opening | Durable], played: Span) -> tuple[int, float, int]:
     """Gives how many runs were made, how late the latest was, and how many instants have two."""
     fired, latest_ns, twice = 0, 0, 0
     seen: set[tuple[str, int]] = set()
-    for entry in history.commits:
+    for entry in log:
+        if isinstance(entry, Opening):
+            continue
         for change in entry.commit.changes:
             if change.before is not None or not change.key.startswith(keys.ACTIVE):
                 continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ QUIET_S: Final = 14.0
 """Under load, after the healing: the checker says nothing of a mesh that had less than 12 s."""
 WARM_S: Final = 3.0
 """Under load, before anything is done: then every kind of run is under way."""
+_LOOK_S: Final = 0.3
 _TITLES: Final = (
     "scenario", "mesh", "fired", "doubled", "lost", "repeated", "latest", "takeover",
     "redelivery", "checked", "verdict",
@@ -42,10 +44,13 @@ class Player:
         self._notes = HistoryFile(self._faults)
         self._loaded: list[Span] = []
         self._since_ns = 0
+        self._over = threading.Event()
+        self._watching = threading.Thread(target=self._watch_lives, daemon=True)
 
     def begin(self) -> None:
         """Starts the mesh, and the load."""
         self.mesh.start()
+        self._watching.start()
         self._since_ns = boot_ns()
         self._load.begin()
 
@@ -62,9 +67,7 @@ class Player:
         except AssertionError as error:
             failure = f"in the middle of it: {error}"
         stage.heal()
-        healed_ns = boot_ns()
         time.sleep(QUIET_S)
-        quiet = Span(healed_ns, boot_ns())
         self._load.rest()
         self._loaded.append(Span(self._since_ns, boot_ns()))
         row = judge(
@@ -72,7 +75,6 @@ class Player:
             self.mesh,
             [self._faults, self._calls],
             played=Span(began_ns, boot_ns()),
-            quiet=quiet,
             loaded=self._loaded,
             measured=stage.measured,
         )
@@ -85,8 +87,20 @@ class Player:
     def end(self) -> None:
         """Ends load and mesh. Idempotent."""
         self._load.end()
+        self._over.set()
+        if self._watching.ident is not None:
+            self._watching.join()
         self.mesh.stop()
         self._notes.close()
+
+    def _watch_lives(self) -> None:
+        """Notes who has been started again."""
+        lives: dict[str, str] = {}
+        while not self._over.wait(_LOOK_S):
+            for name, member in self.mesh.members().items():
+                if lives.get(name, member.life) != member.life:
+                    self._notes.write("fault", what="start", target=name, facts={})
+                lives[name] = member.life
 
 
 def table(rows: Sequence[Row]) -> str:

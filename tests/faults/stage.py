@@ -56,6 +56,7 @@ class Stage:
     """When the last thing was done."""
     _victims: dict[str, Member] = field(default_factory=dict)
     _paused: dict[str, bool] = field(default_factory=dict)
+    _cuts: set[tuple[str, str]] = field(default_factory=set)
     _held: set[str] = field(default_factory=set)
     _skewed: dict[str, float] = field(default_factory=dict)
     _sizes: dict[Role, int] = field(default_factory=dict)
@@ -94,9 +95,9 @@ class Stage:
 
     def heal(self) -> None:
         """Takes back all that was done, and waits until everybody serves."""
-        self.mesh.heal_network()
+        heal_network(self)
         if self._full:
-            self.mesh.free_disk()
+            free_disk(self)
         for name in sorted(self._paused):
             go_on(name)(self)
         for name in sorted(self._held):
@@ -108,7 +109,6 @@ class Stage:
         self._held.clear()
         self._sizes.clear()
         self._victims.clear()
-        self._full = False
         wait_until_healthy(self.mesh)
         self.note("healed")
 
@@ -258,6 +258,7 @@ def cut(source: str, target: str) -> Step:
         for one in sources:
             for other in targets:
                 if one != other:
+                    stage._cuts.add((one, other))
                     stage.note("cut", other, source=one)
                     stage.mesh.cut(one, other)
 
@@ -290,7 +291,9 @@ def rough(title: str, *, delay_ms: int = 0, stalls: float = 0.0, resets: float =
 def heal_network(stage: Stage) -> None:
     """Lets everything through again."""
     stage.mesh.heal_network()
-    stage.note("mend")
+    for source, target in sorted(stage._cuts):
+        stage.note("mend", target, source=source)
+    stage._cuts.clear()
 
 
 def fill_disk(stage: Stage) -> None:
@@ -304,7 +307,7 @@ def fill_disk(stage: Stage) -> None:
 def free_disk(stage: Stage) -> None:
     """Gives the room back."""
     stage.mesh.free_disk()
-    stage.note("free_disk", STORE)
+    stage.note("emptied", STORE)
     stage._full = False
 
 

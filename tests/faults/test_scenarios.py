@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from faults.conftest import ROWS
+from faults.judge import Row
 from faults.kinds import kinds, lacking
 from faults.play import Player
 from faults.scenarios import CONTAINERS, PROCESSES, SCENARIOS, Scenario
@@ -63,7 +63,7 @@ def theatre(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Theatre]:
 
 @pytest.mark.parametrize(("kind", "scenario"), PLAYED)
 def test_the_promise_holds(
-    theatre: Theatre, kind: str, scenario: Scenario, request: pytest.FixtureRequest
+    theatre: Theatre, kind: str, scenario: Scenario, rows: list[Row]
 ) -> None:
     if missing := lacking(kind):
         if os.environ.get("SEXTON_REQUIRE_SYSTEM"):
@@ -74,5 +74,5 @@ def test_the_promise_holds(
     except BaseException:
         theatre.clear()  # nobody knows what state it is in; the next scenario gets another
         raise
-    request.config.stash[ROWS].append(row)
+    rows.append(row)
     assert not row.problems, "\n".join(row.problems)
