@@ -10,10 +10,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test test-system test-faults soak lint format generate clean
+# The image's base, and the network in which it is built. Where no base can be pulled, tools/base-image
+# makes one.
+IMAGE ?= sexton:local
+BASE_IMAGE ?= python:3.12-slim
+BUILD_NETWORK ?= default
+# What needs no more than this checkout.
+HERE := not system and not browser and not containers and not faults
+
+.PHONY: help setup demo image test test-system test-containers test-faults soak lint format generate clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { \
@@ -34,10 +42,16 @@ demo: $(READY) ## a whole mesh at work, until Ctrl-C (SECONDS=20: kill the leade
 	@$(BIN)/python demos/mesh.py $(if $(SECONDS),--seconds $(SECONDS))
 
 test: $(READY) ## run the tests (no root, no system packages; under 5 minutes)
-	@$(BIN)/python -m pytest -m 'not system and not faults' -n auto --maxprocesses 4 --dist loadfile
+	@$(BIN)/python -m pytest -m '$(HERE)' -n auto --maxprocesses 4 --dist loadfile
 
 test-system: $(READY) ## run the tests that need root, strace and a tmpfs (see .ci/run)
 	@$(BIN)/python -m pytest -m system
+
+image: ## build the container image (BASE_IMAGE=..., BUILD_NETWORK=host)
+	@docker build --quiet --network=$(BUILD_NETWORK) --build-arg BASE_IMAGE=$(BASE_IMAGE) --tag $(IMAGE) .
+
+test-containers: $(READY) ## run the mesh of docker-compose.yml and hold it to what its page says (after make image)
+	@SEXTON_IMAGE=$(IMAGE) $(BIN)/python -m pytest -m containers tests/containers
 
 test-faults: $(READY) ## break real meshes, of processes and of containers (root; 12 minutes)
 	@$(BIN)/python -m pytest -m faults tests/faults
