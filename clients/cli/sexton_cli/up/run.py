@@ -31,6 +31,8 @@ from sexton_runtime.randomness import SystemRandomness
 from sexton_runtime.secrets import Role, SecretsConfig, load_or_create_secrets
 
 _LOCK_FILE: Final = "up.lock"
+_OTLP_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
+"""The SDK's own variable."""
 _LOOK_S: Final = 0.2
 _PATIENCE_S: Final = 10.0
 """After so long it is said what a mesh that does not serve yet is waiting for."""
@@ -82,7 +84,13 @@ class _Up:
         self._config = config
         self._programs = programs
         self._jobs = jobs
-        self._supervisor = Supervisor(programs, config.data, say=self._say, verbose=verbose)
+        self._supervisor = Supervisor(
+            programs,
+            config.data,
+            say=self._say,
+            verbose=verbose,
+            environment=_for_user_code(config),
+        )
         self._is_up = False
 
     async def run(self) -> int:
@@ -176,6 +184,13 @@ class _Up:
         with contextlib.suppress(OSError):  # nobody may be there any more to read it
             sys.stderr.write(f"sexton up: {visible(text)}\n")
             sys.stderr.flush()
+
+
+def _for_user_code(config: UpConfig) -> dict[str, str]:
+    """Tells tasks that use the OpenTelemetry SDK where this mesh's traces go."""
+    if not config.console or _OTLP_ENDPOINT in os.environ:
+        return {}
+    return {_OTLP_ENDPOINT: f"http://{plans.HOST}:{config.otlp_port}"}
 
 
 @contextlib.contextmanager
