@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sexton.backfills import Backfill, BackfillOrder, BackfillPlan, BackfillState
 from sexton.context import Context, current_context
+from sexton.dead_letters import DeadLetter, Requeued
 from sexton.errors import (
     AlreadyExists,
     Conflict,
@@ -49,8 +51,17 @@ from sexton.jobs import (
     ShellTask,
     Triggered,
 )
-from sexton.mesh import Member, Mesh, Role
-from sexton.runs import Attempt, AttemptState, Run, RunError, RunState
+from sexton.ledger import (
+    Decision,
+    JobVersion,
+    LedgerEntry,
+    Load,
+    LoadInterval,
+    Preview,
+    PreviewedTime,
+)
+from sexton.mesh import Lease, Member, Mesh, Queue, Role, StoreStatus, Worker
+from sexton.runs import Attempt, AttemptState, Progress, Run, RunError, RunState
 from sexton.schedules import (
     At,
     Calendar,
@@ -78,6 +89,10 @@ __all__ = [
     "At",
     "Attempt",
     "AttemptState",
+    "Backfill",
+    "BackfillOrder",
+    "BackfillPlan",
+    "BackfillState",
     "Calendar",
     "CalendarInterval",
     "CalendarUnit",
@@ -89,7 +104,9 @@ __all__ = [
     "Context",
     "Cron",
     "DayRule",
+    "DeadLetter",
     "DeadlineExceeded",
+    "Decision",
     "Delivery",
     "DstRule",
     "Every",
@@ -102,15 +119,25 @@ __all__ = [
     "Isolation",
     "Job",
     "JobSpec",
+    "JobVersion",
+    "Lease",
+    "LedgerEntry",
+    "Load",
+    "LoadInterval",
     "Member",
     "Mesh",
     "NotFound",
     "OutcomeUnknown",
     "Overlap",
     "PermissionDenied",
+    "Preview",
+    "PreviewedTime",
+    "Progress",
     "PythonTask",
+    "Queue",
     "RRule",
     "Refused",
+    "Requeued",
     "ResourceExhausted",
     "ResumeMode",
     "Retention",
@@ -123,10 +150,12 @@ __all__ = [
     "SextonError",
     "ShellTask",
     "ShortMonth",
+    "StoreStatus",
     "Tls",
     "Triggered",
     "Unauthenticated",
     "Unavailable",
+    "Worker",
     "current_context",
     "task",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
@@ -10,8 +10,9 @@ from google.protobuf.field_mask_pb2 import FieldMask
 
 from sexton import _messages as messages
 from sexton._calls import Calls
+from sexton._job_questions_api import AsyncJobQuestions
 from sexton._spec_messages import OVERLAPS, spec_message
-from sexton._values import job_name, namespace_name, timestamp
+from sexton._values import job_name, namespace_name, parts_of, text, timestamp
 from sexton._wire import Call
 from sexton.jobs import Applied, Explanation, Job, JobSpec, Overlap, ResumeMode, Triggered
 from sexton.v1 import job_pb2, scheduler_pb2, scheduler_pb2_grpc
@@ -26,9 +27,13 @@ APPLY_TIMEOUT_S: Final = 120.0
 """Of a file with ten thousand jobs, written job by job."""
 
 _PAGE: Final = 500
+_PART: Final = 500
+"""Jobs of one call, where somebody watches how it goes on."""
+_PART_BYTES: Final = 2 * 1024 * 1024
+"""Of one call; it takes 3 MiB at most."""
 
 
-class AsyncJobs:
+class AsyncJobs(AsyncJobQuestions):
     """The calls about jobs. The examples are of the blocking client.
 
     Every call has a deadline (`timeout_s`, else the client's) and raises `sexton.errors`.
@@ -67,7 +72,7 @@ class AsyncJobs:
         """
         request = scheduler_pb2.CreateJobRequest(
             job=job_pb2.Job(name=self._name(name), spec=_spec(spec)),
-            request_id=request_id or self._calls.new_id(),
+            request_id=text("request_id", request_id or self._calls.new_id()),
             validate_only=dry_run,
         )
         return messages.job_of((await self._call("CreateJob", request, timeout_s=timeout_s)).job)
@@ -109,7 +114,7 @@ class AsyncJobs:
         request = scheduler_pb2.ListJobsRequest(
             parent=parent,
             page_size=_PAGE,
-            prefix=prefix,
+            prefix=text("prefix", prefix),
             view=scheduler_pb2.VIEW_FULL if full else scheduler_pb2.VIEW_BASIC,
         )
         while True:
@@ -163,39 +168,65 @@ class AsyncJobs:
         jobs: Mapping[str, SpecLike],
         *,
         source: str = "",
+        prune: bool = False,
+        prune_namespaces: Sequence[str] = (),
         dry_run: bool = False,
+        on_progress: Callable[[int, int], object] | None = None,
         timeout_s: float | None = APPLY_TIMEOUT_S,
     ) -> tuple[Applied, ...]:
         """Creates or updates many jobs; what is the same already stays untouched.
 
         The whole is validated and refused as one, then written job by job; repeating it is a no-op.
+        What is too much for one call goes in several, all of which are validated first.
 
         >>> spec = JobSpec(task=PythonTask("report", {"team": "sales"}))
         >>> [done.change.value for done in client.jobs.apply({"report": spec}, source="team.py")]
         ['created']
 
         Args:
-            jobs: definitions by name; at most 10,000, 3 MiB.
+            jobs: definitions by name.
             source: the file or tool, recorded with each job.
-            dry_run: tells what would change, and writes nothing.
-            timeout_s: of the call, repetitions included.
+            prune: deletes the jobs that `source` was the last to apply and that are not among
+                these. A job that somebody has changed since this call first looked is left alone.
+            prune_namespaces: where to prune; none: in the namespaces of these jobs.
+            dry_run: tells what would change, with the times that are gained and lost in the next 30
+                days, and writes nothing.
+            on_progress: is called with how many are done and how many there are.
+            timeout_s: of each call, repetitions included.
 
         Raises:
             InvalidArgument: one of them can't be used; nothing is written.
         """
-        request = scheduler_pb2.ApplyJobsRequest(
-            jobs=[
-                job_pb2.Job(name=self._name(name), spec=_spec(spec)) for name, spec in jobs.items()
-            ],
-            source=source,
-            validate_only=dry_run,
-        )
-        answer = await self._call("ApplyJobs", request, timeout_s=timeout_s)
-        for sent, each in zip(request.jobs, answer.jobs, strict=True):
-            if not each.job.spec.task.WhichOneof("kind"):
-                # A long answer leaves out what was sent.
-                each.job.spec.CopyFrom(sent.spec)
-        return tuple(messages.applied_of(each) for each in answer.jobs)
+        sent = [job_pb2.Job(name=self._name(name), spec=_spec(spec)) for name, spec in jobs.items()]
+        parts = split(sent, _PART if on_progress is not None else len(sent) or 1)
+        request = scheduler_pb2.ApplyJobsRequest(source=text("source", source))
+        first_read = None
+        for part in parts if len(parts) > 1 and not dry_run else ():
+            checked = _part(request, part, validate_only=True)
+            answer = await self._call("ApplyJobs", checked, timeout_s=timeout_s)
+            first_read = first_read or answer.read_time
+        applied: list[Applied] = []
+        for part in parts:
+            written = _part(request, part, validate_only=dry_run)
+            if prune and part is parts[-1]:
+                written.prune = True
+                written.prune_namespaces.extend(
+                    prune_namespaces or sorted({parts_of(job.name)[0] for job in sent})
+                )
+                written.prune_keep.extend(
+                    job.name for other in parts if other is not part for job in other
+                )
+                if first_read is not None:
+                    written.prune_read_time.CopyFrom(first_read)
+            answer = await self._call("ApplyJobs", written, timeout_s=timeout_s)
+            for job, each in zip(part, answer.jobs, strict=False):  # what was pruned comes after
+                if not each.job.spec.task.WhichOneof("kind"):
+                    # A long answer leaves out what was sent.
+                    each.job.spec.CopyFrom(job.spec)
+            applied += [messages.applied_of(each) for each in answer.jobs]
+            if on_progress is not None:
+                on_progress(min(len(applied), len(sent)), len(sent))
+        return tuple(applied)
 
     async def delete(self, job: JobRef, *, timeout_s: float | None = None) -> None:
         """Deletes a job: waiting runs end at once, running ones are asked to.
@@ -218,7 +249,7 @@ class AsyncJobs:
         >>> client.jobs.pause("nightly", reason="the disk is full").paused
         True
         """
-        request = scheduler_pb2.PauseJobRequest(name=self._name(job), reason=reason)
+        request = scheduler_pb2.PauseJobRequest(name=self._name(job), reason=text("reason", reason))
         return messages.job_of((await self._call("PauseJob", request, timeout_s=timeout_s)).job)
 
     async def resume(
@@ -264,7 +295,7 @@ class AsyncJobs:
             timeout_s: of the call, repetitions included.
         """
         request = scheduler_pb2.TriggerJobRequest(
-            name=self._name(job), request_id=request_id or self._calls.new_id()
+            name=self._name(job), request_id=text("request_id", request_id or self._calls.new_id())
         )
         if overlap is not None:
             request.overlap = OVERLAPS.message(overlap)
@@ -297,3 +328,25 @@ class AsyncJobs:
 
 def _spec(spec: SpecLike) -> job_pb2.JobSpec:
     return spec_message(spec) if isinstance(spec, JobSpec) else spec
+
+
+def split(jobs: Sequence[job_pb2.Job], most: int) -> Sequence[Sequence[job_pb2.Job]]:
+    """Splits jobs into parts of one call each; always at least one part."""
+    parts: list[list[job_pb2.Job]] = [[]]
+    size = 0
+    for job in jobs:
+        job_size = job.ByteSize()
+        if parts[-1] and (size + job_size > _PART_BYTES or len(parts[-1]) >= most):
+            parts.append([])
+            size = 0
+        parts[-1].append(job)
+        size += job_size
+    return parts
+
+
+def _part(
+    whole: scheduler_pb2.ApplyJobsRequest, jobs: Sequence[job_pb2.Job], *, validate_only: bool
+) -> scheduler_pb2.ApplyJobsRequest:
+    return scheduler_pb2.ApplyJobsRequest(
+        jobs=jobs, source=whole.source, validate_only=validate_only
+    )

@@ -32,13 +32,14 @@ def job_of(message: job_pb2.Job) -> jobs.Job:
         version=message.version,
         paused=message.paused,
         pause_reason=message.pause_reason,
-        create_time=_time(message, "create_time"),
-        update_time=_time(message, "update_time"),
-        next_time=_time(message, "next_time"),
-        cursor_time=_time(message, "cursor_time"),
+        create_time=time_of(message, "create_time"),
+        update_time=time_of(message, "update_time"),
+        next_time=time_of(message, "next_time"),
+        cursor_time=time_of(message, "cursor_time"),
         live_runs=tuple(name.rpartition("/")[2] for name in message.live_runs),
         warnings=tuple(message.warnings),
         source=message.source,
+        notices=tuple(message.notices),
     )
 
 
@@ -48,6 +49,10 @@ def applied_of(message: scheduler_pb2.AppliedJob) -> jobs.Applied:
         job=job_of(message.job),
         change=_CHANGES.word(jobs.Change, message.change),
         changed=tuple(message.changed_paths),
+        gained=message.gained,
+        lost=message.lost,
+        gained_times=tuple(datetime_of(each) for each in message.gained_times),
+        lost_times=tuple(datetime_of(each) for each in message.lost_times),
     )
 
 
@@ -63,7 +68,7 @@ def triggered_of(message: scheduler_pb2.TriggerJobResponse) -> jobs.Triggered:
 def explanation_of(message: scheduler_pb2.ExplainJobResponse) -> jobs.Explanation:
     """Gives an explanation."""
     return jobs.Explanation(
-        nominal_time=_time(message, "nominal_time"),
+        nominal_time=time_of(message, "nominal_time"),
         summary=message.summary,
         gates=tuple(
             jobs.Gate(name=gate.name, passed=gate.passed, detail=gate.detail)
@@ -71,8 +76,8 @@ def explanation_of(message: scheduler_pb2.ExplainJobResponse) -> jobs.Explanatio
         ),
         decision=message.decision,
         forecast=message.forecast,
-        previous_time=_time(message, "previous_time"),
-        following_time=_time(message, "following_time"),
+        previous_time=time_of(message, "previous_time"),
+        following_time=time_of(message, "following_time"),
         run=run_of(message.run) if message.HasField("run") else None,
     )
 
@@ -87,10 +92,10 @@ def run_of(message: run_pb2.Run) -> runs.Run:
         job_uid=message.job_uid,
         state=RUN_STATES.word(runs.RunState, message.state),
         origin=_ORIGINS.word(runs.Origin, message.origin),
-        nominal_time=_time(message, "nominal_time"),
-        due_time=_time(message, "due_time"),
-        create_time=_time(message, "create_time"),
-        end_time=_time(message, "end_time"),
+        nominal_time=time_of(message, "nominal_time"),
+        due_time=time_of(message, "due_time"),
+        create_time=time_of(message, "create_time"),
+        end_time=time_of(message, "end_time"),
         job_version=message.job_version,
         queue=message.queue,
         priority=message.priority,
@@ -100,17 +105,18 @@ def run_of(message: run_pb2.Run) -> runs.Run:
         cancel_request=_request_of(message.cancel_request)
         if message.HasField("cancel_request")
         else None,
-        not_before_time=_time(message, "not_before_time"),
+        not_before_time=time_of(message, "not_before_time"),
         retry_of=message.retry_of,
         traceparent=message.traceparent,
         result_json=message.result_json,
+        progress=_progress_of(message.progress) if message.HasField("progress") else None,
     )
 
 
 def mesh_of(message: scheduler_pb2.ListMembersResponse) -> mesh.Mesh:
     """Gives the members."""
     return mesh.Mesh(
-        mesh_time=_time(message, "mesh_time"),
+        mesh_time=time_of(message, "mesh_time"),
         members=tuple(_member_of(each) for each in message.members),
     )
 
@@ -122,9 +128,9 @@ def _attempt_of(message: run_pb2.Attempt) -> runs.Attempt:
         session=message.session,
         worker=message.worker,
         state=_ATTEMPT_STATES.word(runs.AttemptState, message.state),
-        assign_time=_time(message, "assign_time"),
-        start_time=_time(message, "start_time"),
-        end_time=_time(message, "end_time"),
+        assign_time=time_of(message, "assign_time"),
+        start_time=time_of(message, "start_time"),
+        end_time=time_of(message, "end_time"),
         execution=timedelta_of(message.execution_duration)
         if message.HasField("execution_duration")
         else None,
@@ -137,11 +143,16 @@ def _error_of(message: run_pb2.RunError) -> runs.RunError:
     return runs.RunError(kind=message.kind, message=message.message, detail=message.detail)
 
 
+def _progress_of(message: run_pb2.RunProgress) -> runs.Progress:
+    known = message.fraction >= 0
+    return runs.Progress(fraction=message.fraction if known else None, message=message.message)
+
+
 def _request_of(message: run_pb2.CancelRequest) -> runs.CancelRequest:
     return runs.CancelRequest(
         mode=_CANCEL_MODES.word(runs.CancelMode, message.mode, runs.CancelMode.CANCEL),
         reason=message.reason,
-        request_time=_time(message, "request_time"),
+        request_time=time_of(message, "request_time"),
     )
 
 
@@ -159,5 +170,5 @@ def _member_of(message: scheduler_pb2.Member) -> mesh.Member:
     )
 
 
-def _time(message: Any, field: str) -> datetime | None:
+def time_of(message: Any, field: str) -> datetime | None:
     return datetime_of(getattr(message, field)) if message.HasField(field) else None

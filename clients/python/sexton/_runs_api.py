@@ -10,10 +10,11 @@ from typing import Any, Final, TypeAlias
 from sexton import _messages as messages
 from sexton import errors
 from sexton._calls import Calls
-from sexton._values import job_name, namespace_name, run_name, timestamp
+from sexton._spec_messages import OVERLAPS
+from sexton._values import job_name, namespace_name, run_name, text, timestamp
 from sexton._watching import RunChanges
 from sexton._wire import Call
-from sexton.jobs import Job
+from sexton.jobs import Job, Overlap, Triggered
 from sexton.runs import Run, RunState
 from sexton.v1 import scheduler_pb2, scheduler_pb2_grpc
 
@@ -98,7 +99,9 @@ class AsyncRuns:
         Raises:
             IllegalState: it has ended already.
         """
-        request = scheduler_pb2.CancelRunRequest(name=self._name(run), reason=reason)
+        request = scheduler_pb2.CancelRunRequest(
+            name=self._name(run), reason=text("reason", reason)
+        )
         return messages.run_of((await self._call("CancelRun", request, timeout_s)).run)
 
     async def terminate(
@@ -112,8 +115,46 @@ class AsyncRuns:
         Raises:
             IllegalState: it has ended already.
         """
-        request = scheduler_pb2.TerminateRunRequest(name=self._name(run), reason=reason)
+        request = scheduler_pb2.TerminateRunRequest(
+            name=self._name(run), reason=text("reason", reason)
+        )
         return messages.run_of((await self._call("TerminateRun", request, timeout_s)).run)
+
+    async def retry(
+        self,
+        run: RunRef,
+        *,
+        request_id: str | None = None,
+        overlap: Overlap | None = None,
+        timeout_s: float | None = None,
+    ) -> Triggered:
+        """Runs an ended run again: a new run, with the job's current definition, through the gate.
+
+        >>> again = client.runs.retry("nightly/t20261129T020000Z-0a1b2c3d").run
+        >>> again.retry_of
+        't20261129T020000Z-0a1b2c3d'
+
+        Args:
+            run: it has ended.
+            request_id: unique per intention: the new run's id is made of it. None: the client makes
+                one.
+            overlap: overrides the job's overlap policy for this start.
+            timeout_s: of the call, repetitions included.
+
+        Raises:
+            IllegalState: it is live.
+        """
+        request = scheduler_pb2.RetryRunRequest(
+            name=self._name(run), request_id=text("request_id", request_id or self._calls.new_id())
+        )
+        if overlap is not None:
+            request.overlap = OVERLAPS.message(overlap)
+        answer = await self._call("RetryRun", request, timeout_s)
+        return Triggered(
+            run=messages.run_of(answer.run) if answer.HasField("run") else None,
+            decision=answer.decision,
+            reason=answer.reason,
+        )
 
     async def wait(self, run: RunRef, *, timeout_s: float | None = None) -> Run:
         """Waits until a run has ended; however it ended. None: without end.

@@ -41,6 +41,14 @@ def spec_message(spec: jobs.JobSpec) -> pb.JobSpec:
         InvalidArgument: a value that has no message: a datetime without a zone, no JSON, a 0 where
             it would mean the default. Everything else is judged by the mesh.
     """
+    try:
+        return _spec_message(spec)
+    except UnicodeEncodeError as error:
+        # Half of a surrogate pair: what comes of undecodable file names, and of cut JSON.
+        raise InvalidArgument("spec", error.object, "text that UTF-8 can hold") from None
+
+
+def _spec_message(spec: jobs.JobSpec) -> pb.JobSpec:
     return pb.JobSpec(
         schedules=[_schedule_message(each) for each in spec.schedules],
         task=_task_message(spec.task),

@@ -77,6 +77,27 @@ def run_name(reference: str, namespace: str) -> str:
     return f"{job_name(job, namespace)}/runs/{run}"
 
 
+def backfill_name(reference: str, namespace: str) -> str:
+    """Gives the name of `JOB/BACKFILL` or `NAMESPACE/JOB/BACKFILL`.
+
+    Raises:
+        InvalidArgument: it is something else.
+    """
+    job, slash, backfill = reference.rpartition("/")
+    if not slash or not backfill or not backfill.isascii() or not backfill.isprintable():
+        raise InvalidArgument("backfill", reference, "JOB/BACKFILL or NAMESPACE/JOB/BACKFILL")
+    return f"{job_name(job, namespace)}/backfills/{backfill}"
+
+
+def text(field: str, value: str) -> str:
+    """Checks a text for people. Raises `InvalidArgument` where UTF-8 can't hold it."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgument(field, value, "text that UTF-8 can hold") from None
+    return value
+
+
 def parts_of(name: str) -> tuple[str, ...]:
     """Gives the ids of a resource name: (namespace, job) or (namespace, job, run)."""
     return tuple(name.split("/")[1::2])

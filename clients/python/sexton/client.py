@@ -11,16 +11,15 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, ov
 
 from grpc import aio
 
-from sexton import _messages as messages
 from sexton._calls import Calls
 from sexton._jobs_api import AsyncJobs
+from sexton._operating_api import AsyncBackfills, AsyncDeadLetters, AsyncMesh
 from sexton._runs_api import AsyncRuns
 from sexton._settings import DEFAULT_RETRY_FOR_S, DEFAULT_TIMEOUT_S, settings
-from sexton._wire import AioWire, BlockingWire, Call, Wire, drive, drive_all
+from sexton._wire import AioWire, BlockingWire, Wire, drive, drive_all
 from sexton.history import calls_of
 from sexton.mesh import Mesh
 from sexton.tls import Tls, TlsFiles
-from sexton.v1 import scheduler_pb2, scheduler_pb2_grpc
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,14 +55,9 @@ class _Connection:
         self.calls = Calls(self.settings, wire(files), randomness, calls_of(history))
         self.jobs = AsyncJobs(self.calls, self.settings.namespace)
         self.runs = AsyncRuns(self.calls, self.settings.namespace)
-
-    async def members(self, *, timeout_s: float | None = None) -> Mesh:
-        """Lists who leads, who stands by, who works, and how far their clocks are off."""
-        call = Call(
-            scheduler_pb2_grpc.MeshServiceStub, "ListMembers", scheduler_pb2.ListMembersRequest()
-        )
-        answer = await self.calls.unary(call, idempotent=True, timeout_s=timeout_s)
-        return messages.mesh_of(answer)
+        self.backfills = AsyncBackfills(self.calls, self.settings.namespace)
+        self.dead = AsyncDeadLetters(self.calls, self.settings.namespace)
+        self.mesh = AsyncMesh(self.calls)
 
 
 class AsyncClient:
@@ -125,6 +119,9 @@ class AsyncClient:
         )
         self.jobs = self._connection.jobs
         self.runs = self._connection.runs
+        self.backfills = self._connection.backfills
+        self.dead = self._connection.dead
+        self.mesh = self._connection.mesh
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -133,7 +130,7 @@ class AsyncClient:
 
     async def members(self, *, timeout_s: float | None = None) -> Mesh:
         """Lists who leads, who stands by, who works, and how far their clocks are off."""
-        return await self._connection.members(timeout_s=timeout_s)
+        return await self.mesh.members(timeout_s=timeout_s)
 
     async def close(self) -> None:
         """Closes all connections. Idempotent."""
@@ -212,6 +209,12 @@ class Jobs(_Part):
     resume = _Blocking(AsyncJobs.resume)
     trigger = _Blocking(AsyncJobs.trigger)
     explain = _Blocking(AsyncJobs.explain)
+    preview = _Blocking(AsyncJobs.preview)
+    versions = _BlockingIterator(AsyncJobs.versions)
+    decisions = _BlockingIterator(AsyncJobs.decisions)
+    load = _Blocking(AsyncJobs.load)
+    backfill = _Blocking(AsyncJobs.backfill)
+    plan_backfill = _Blocking(AsyncJobs.plan_backfill)
 
 
 class Runs(_Part):
@@ -221,8 +224,38 @@ class Runs(_Part):
     list = _BlockingIterator(AsyncRuns.list)
     cancel = _Blocking(AsyncRuns.cancel)
     terminate = _Blocking(AsyncRuns.terminate)
+    retry = _Blocking(AsyncRuns.retry)
     wait = _Blocking(AsyncRuns.wait)
     watch = _BlockingIterator(AsyncRuns.watch)
+
+
+class Backfills(_Part):
+    """The calls about backfills: those of `AsyncBackfills`, blocking."""
+
+    get = _Blocking(AsyncBackfills.get)
+    list = _BlockingIterator(AsyncBackfills.list)
+    cancel = _Blocking(AsyncBackfills.cancel)
+    wait = _Blocking(AsyncBackfills.wait)
+
+
+class DeadLetters(_Part):
+    """The calls about dead letters: those of `AsyncDeadLetters`, blocking."""
+
+    list = _BlockingIterator(AsyncDeadLetters.list)
+    requeue = _Blocking(AsyncDeadLetters.requeue)
+    purge = _Blocking(AsyncDeadLetters.purge)
+
+
+class MeshCalls(_Part):
+    """The calls about what jobs run on: those of `AsyncMesh`, blocking."""
+
+    members = _Blocking(AsyncMesh.members)
+    queues = _Blocking(AsyncMesh.queues)
+    workers = _Blocking(AsyncMesh.workers)
+    pause_queue = _Blocking(AsyncMesh.pause_queue)
+    resume_queue = _Blocking(AsyncMesh.resume_queue)
+    drain = _Blocking(AsyncMesh.drain)
+    store = _Blocking(AsyncMesh.store)
 
 
 class Client:
@@ -265,6 +298,9 @@ class Client:
         )
         self.jobs = Jobs(self._connection.jobs)
         self.runs = Runs(self._connection.runs)
+        self.backfills = Backfills(self._connection.backfills)
+        self.dead = DeadLetters(self._connection.dead)
+        self.mesh = MeshCalls(self._connection.mesh)
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -277,7 +313,7 @@ class Client:
         >>> [member.role.value for member in client.members().members]
         ['store', 'coordinator', 'queue', 'worker']
         """
-        return drive(self._connection.members(timeout_s=timeout_s))
+        return self.mesh.members(timeout_s=timeout_s)
 
     def close(self) -> None:
         """Closes all connections. Idempotent."""

@@ -75,6 +75,8 @@ class Change(StrEnum):
     """It was there, and the same."""
     CREATED = "created"
     UPDATED = "updated"
+    PRUNED = "pruned"
+    """It was deleted, for it stands in its source no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +230,9 @@ class Job:
     """What deserves a second look in this definition."""
     source: str
     """The file or tool that last applied it; empty: none was given."""
+    notices: tuple[str, ...] = ()
+    """What stands in the way of its runs at this moment: no worker serves its queue, allows its
+    kind or knows its task; its queue is paused. Not in lists."""
 
     @property
     def full_name(self) -> str:
@@ -244,6 +249,14 @@ class Applied:
     change: Change
     changed: tuple[str, ...]
     """Fields of the definition that changed."""
+    gained: int = 0
+    """Of a dry run: nominal times of the next 30 days that the change adds, up to 10,000."""
+    lost: int = 0
+    """Likewise: those that it takes away."""
+    gained_times: tuple[datetime, ...] = ()
+    """The first few of those that it adds."""
+    lost_times: tuple[datetime, ...] = ()
+    """The first few of those that it takes away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

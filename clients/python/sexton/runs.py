@@ -120,6 +120,15 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What a running task says about itself."""
+
+    fraction: float | None
+    """0 to 1; None: unknown."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One execution of a job."""
 
@@ -153,6 +162,8 @@ class Run:
     traceparent: str = field(repr=False)
     result_json: str = field(repr=False)
     """What the task returned, as JSON; empty: nothing yet, or nothing to say."""
+    progress: Progress | None = None
+    """What the task last said about itself, while it runs; only where one run was read."""
 
     @property
     def full_name(self) -> str:

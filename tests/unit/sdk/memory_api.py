@@ -13,10 +13,18 @@ from datetime import UTC, datetime, timedelta
 import grpc
 from google.protobuf.json_format import ParseDict
 from grpc_status import rpc_status
+from unit.sdk.memory_operating import Operating
 
 from sexton import errors
 from sexton._error_table import to_status
-from sexton.v1 import job_pb2, run_pb2, scheduler_pb2, scheduler_pb2_grpc
+from sexton.v1 import (
+    backfill_pb2_grpc,
+    dead_letter_pb2_grpc,
+    job_pb2,
+    run_pb2,
+    scheduler_pb2,
+    scheduler_pb2_grpc,
+)
 from sexton_core.errors import FieldError
 from sexton_core.instants import DAY, from_datetime
 from sexton_core.schedules import JobIdentity, ScheduleCache
@@ -34,6 +42,7 @@ def at(moment):
 
 
 class MemoryApi(
+    Operating,
     scheduler_pb2_grpc.JobServiceServicer,
     scheduler_pb2_grpc.RunServiceServicer,
     scheduler_pb2_grpc.MeshServiceServicer,
@@ -54,6 +63,8 @@ class MemoryApi(
         self._changed = threading.Condition()
         self._versions = 0
         self._cut = 0
+        self.before = {}
+        self.begin_operating()
 
     def fail(self, method, *failures):
         """Makes the next calls of a method fail, one each; None: that call succeeds."""
@@ -168,10 +179,29 @@ class MemoryApi(
                 applied.append(
                     scheduler_pb2.AppliedJob(job=written, change=change, changed_paths=paths)
                 )
-            answer = scheduler_pb2.ApplyJobsResponse(jobs=applied)
+            if request.prune:
+                applied += self._prune(request)
+            answer = scheduler_pb2.ApplyJobsResponse(jobs=applied, read_time=at(NOW))
             for each in answer.jobs if self.terse else ():
                 each.job.ClearField("spec")
             return answer
+
+    def _prune(self, request):
+        """Deletes what the source has applied before and does not name any more."""
+        keep = {job.name for job in request.jobs} | set(request.prune_keep)
+        for name in sorted(self.jobs):
+            namespace = name.split("/")[1]
+            if (
+                self.jobs[name].source == request.source
+                and name not in keep
+                and namespace in request.prune_namespaces
+            ):
+                job = self.jobs[name]
+                if not request.validate_only:
+                    del self.jobs[name]
+                yield scheduler_pb2.AppliedJob(
+                    job=job, change=scheduler_pb2.AppliedJob.CHANGE_PRUNED, lost=30
+                )
 
     def PauseJob(self, request, context):
         with self._answering("PauseJob", context):
@@ -357,7 +387,10 @@ class MemoryApi(
         following = definition.schedule and definition.schedule.next_after(from_datetime(NOW))
         if following:
             written.next_time.CopyFrom(timestamp(following))
+        written.notices.extend(self.notices.get(job.name, ()))
         if write:
+            if known is not None:
+                self.before[job.name] = known.spec
             self.jobs[job.name] = written
         return written
 
@@ -452,6 +485,8 @@ def serving(api, port=0):
     server = grpc.server(ThreadPoolExecutor(8), options=(("grpc.so_reuseport", 0),))
     for part in ("Job", "Run", "Mesh"):
         getattr(scheduler_pb2_grpc, f"add_{part}ServiceServicer_to_server")(api, server)
+    backfill_pb2_grpc.add_BackfillServiceServicer_to_server(api, server)
+    dead_letter_pb2_grpc.add_DeadLetterServiceServicer_to_server(api, server)
     bound = server.add_insecure_port(f"127.0.0.1:{port}")
     server.start()
     try:

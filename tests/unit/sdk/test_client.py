@@ -295,3 +295,41 @@ async def test_many_calls_run_at_once(address):
     async with sexton.AsyncClient(address) as client:
         jobs = await asyncio.gather(*(client.jobs.get("nightly") for _ in range(20)))
     assert {job.name for job in jobs} == {"nightly"}
+
+
+def test_text_that_utf8_can_not_hold_is_refused_by_name(client):
+    half = "\ud800"
+    for wrong in (
+        lambda: client.jobs.create("a", JobSpec(task=ShellTask(f"echo {half}"))),
+        lambda: client.jobs.create("a", JobSpec(task=ShellTask("true"), labels={"a": half})),
+        lambda: client.jobs.pause("nightly", reason=half),
+        lambda: client.jobs.apply({}, source=half),
+        lambda: client.jobs.trigger("nightly", request_id=half),
+        lambda: client.runs.cancel("nightly/t1", reason=half),
+        lambda: list(client.jobs.list(prefix=half)),
+    ):
+        with pytest.raises(errors.InvalidArgument, match="text that UTF-8 can hold"):
+            wrong()
+
+
+def test_a_large_file_goes_in_parts_that_are_all_checked_first(client, api):
+    seen = []
+    specs = {f"job-{number}": JobSpec(task=ShellTask("true")) for number in range(1_200)}
+    done = client.jobs.apply(
+        specs, source="many.yaml", prune=True, on_progress=lambda *told: seen.append(told)
+    )
+    assert [each.change for each in done] == [Change.CREATED] * 1_200
+    assert seen == [(500, 1_200), (1_000, 1_200), (1_200, 1_200)]
+    assert api.calls == ["ApplyJobs"] * 6
+    fewer = dict(list(specs.items())[:1_199])
+    again = client.jobs.apply(fewer, source="many.yaml", prune=True)
+    assert [each.change for each in again[-2:]] == [Change.NONE, Change.PRUNED]
+    assert again[-1].job.name == "job-1199"
+    assert "namespaces/default/jobs/nightly" in api.jobs
+
+
+def test_dead_letters_are_not_worked_off_because_nothing_was_said(client):
+    with pytest.raises(errors.InvalidArgument, match="which: 'nothing'"):
+        client.dead.purge()
+    assert client.dead.purge(fingerprint="of none") == 0
+    assert client.dead.purge(all_namespaces=True) == 1

@@ -9,7 +9,7 @@ import re
 import sqlite3
 import threading
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -27,6 +27,8 @@ MODULES = [
     "sexton.tls",
     "sexton._jobs_api",
     "sexton._runs_api",
+    "sexton._job_questions_api",
+    "sexton._operating_api",
 ]
 
 
@@ -49,6 +51,7 @@ def globs(client):
         "context": attempt(),
         "datetime": datetime,
         "UTC": UTC,
+        "timedelta": timedelta,
     }
 
 
@@ -98,7 +101,14 @@ def test_each_call_of_the_client_has_an_example():
     shown = {each.values[0].name.rpartition(".")[2] for each in ALL}
     calls = {
         name
-        for part in (sexton._jobs_api.AsyncJobs, sexton._runs_api.AsyncRuns)
+        for part in (
+            sexton._jobs_api.AsyncJobs,
+            sexton._job_questions_api.AsyncJobQuestions,
+            sexton._runs_api.AsyncRuns,
+            sexton._operating_api.AsyncBackfills,
+            sexton._operating_api.AsyncDeadLetters,
+            sexton._operating_api.AsyncMesh,
+        )
         for name in vars(part)
         if not name.startswith("_")
     }

@@ -148,8 +148,14 @@ class StartBackfillRequest(_message.Message):
 
     UID_FIELD_NUMBER: _builtins.int
     REQUEST_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    TOTAL_FIELD_NUMBER: _builtins.int
     uid: _builtins.str
     """Its incarnation."""
+    version: _builtins.int
+    """The definition's version for which the range was counted; ABORTED where it is another by now."""
+    total: _builtins.int
+    """Nominal times in the range."""
     @_builtins.property
     def request(self) -> _backfill_pb2.CreateBackfillRequest:
         """What the client asked for."""
@@ -159,10 +165,12 @@ class StartBackfillRequest(_message.Message):
         *,
         uid: _builtins.str = ...,
         request: _backfill_pb2.CreateBackfillRequest | None = ...,
+        version: _builtins.int = ...,
+        total: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["request", b"request", "uid", b"uid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request", b"request", "total", b"total", "uid", b"uid", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
