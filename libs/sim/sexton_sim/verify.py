@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from sexton_sim.check.executions import Times
 from sexton_sim.check.leases import LeaseRules
 from sexton_sim.check.mesh import MeshRules
 from sexton_sim.check.model import Replay, prefix
@@ -16,18 +17,22 @@ from sexton_sim.history import Durable, History
 from sexton_sim.sources import Opening, Sources
 
 
-def verify(paths: Sequence[Path]) -> Verdict:
-    """Judges the history that files and folders hold together.
+def verify(paths: Sequence[Path], times: Times | None = None) -> Verdict:
+    """Judges the history that files and folders hold together; see `judge`.
 
     Raises:
         UnreadableError: what was given is no history.
         OSError: a file can't be read.
     """
-    return judge(Sources(paths))
+    return judge(Sources(paths), times)
 
 
-def judge(sources: Sources) -> Verdict:
-    """Judges a history, commit by commit; nothing is held in memory but what still stands."""
+def judge(sources: Sources, times: Times | None = None) -> Verdict:
+    """Judges a history, commit by commit; nothing is held in memory but what still stands.
+
+    `times` are those with which the mesh is set up; None: the default ones, and real tasks.
+    """
+    times = times or Times(kills_noted=False)
     verdict = Verdict()
     history = sources.notes()
     if not sources.comparable:
@@ -40,7 +45,7 @@ def judge(sources: Sources) -> Verdict:
             f"{sources.foreign} notes and calls are of another machine or boot (S10, S13)"
         )
     replay, leases = Replay(verdict), LeaseRules(history, verdict)
-    mesh = MeshRules(history, verdict, quiet=_quiet(history), drained=False)
+    mesh = MeshRules(history, verdict, quiet=_quiet(history), drained=False, times=times)
     restores = mesh.faults.restores
     for item in sources.log():
         if isinstance(item, Opening):

@@ -37,6 +37,9 @@ class Times:
 
     session_ns: int = SESSION_NS
     grace_ns: int = GRACE_NS
+    kills_noted: bool = True
+    """Whether the end of what is killed is noted too. Simulated tasks do that; real ones can't, so
+    that a missing end says only that there was one, at a time that nobody knows."""
 
 
 @dataclass(slots=True)
@@ -48,9 +51,11 @@ class _Execution:
     def token(self) -> int:
         return int(self.begun.facts["token"])
 
-    def overlaps(self, later: _Execution) -> bool:
+    def overlaps(self, later: _Execution, *, kills_noted: bool) -> bool:
         """Tells whether it certainly went on when the later one had begun."""
-        return self.ended is None or self.ended.at_ns > _latest_ns(later.begun)
+        if self.ended is None:
+            return kills_noted
+        return self.ended.at_ns > _latest_ns(later.begun)
 
 
 class ExecutionRules:
@@ -67,6 +72,8 @@ class ExecutionRules:
         """From which token on each job's tasks note what they do; by uid, or namespace and job."""
         self._assigned: set[int] = set()
         self._silent = 0
+        self._killed = 0
+        self._endless = 0
         self._read(history)
 
     def _read(self, history: History) -> None:
@@ -112,7 +119,12 @@ class ExecutionRules:
                     f"assigned",
                     [describe_note(execution.begun), attempt.assigned],
                 )
-        if len(executions) > 1:
+        again = [
+            later
+            for earlier, later in pairwise(sorted(executions, key=lambda it: it.begun.at_ns))
+            if not self._faults.brought_back(attempt.token, earlier.begun.at_ns, later.begun.at_ns)
+        ]
+        if again:
             self._verdict.violate(
                 "S10",
                 f"attempt {attempt.number} of run {run.name} was begun {len(executions)} times",
@@ -127,8 +139,12 @@ class ExecutionRules:
         self._verdict.checked["S11"] += 1
         ends = [it.ended for it in self._executions.get(attempt.token, ()) if it.ended is not None]
         begun_ns = attempt.reported.begun_ns
-        end = next((it for it in ends if not begun_ns or it.at_ns <= begun_ns), None)
-        if end is None:
+        # The last of them: a restore may have let it be begun again.
+        in_time = [it for it in ends if not begun_ns or it.at_ns <= begun_ns]
+        end = in_time[-1] if in_time else None
+        if end is None and not ends and self._may_be_killed(attempt):
+            self._killed += 1
+        elif end is None:
             self._verdict.violate(
                 "S11",
                 f"attempt {attempt.number} of run {run.name} was completed under token "
@@ -164,7 +180,10 @@ class ExecutionRules:
         self._verdict.checked["S10"] += 1
         found.sort(key=lambda it: it[1].begun.at_ns)
         for (before, earlier), (after, later) in pairwise(found):
-            if before is not after and earlier.overlaps(later):
+            if before is after:
+                continue
+            self._endless += earlier.ended is None and not self._times.kills_noted
+            if earlier.overlaps(later, kills_noted=self._times.kills_noted):
                 self._check_overlap(run, (before, earlier), (after, later))
 
     def finish(self, live: Iterable[Run]) -> None:
@@ -181,6 +200,16 @@ class ExecutionRules:
             self._verdict.unknown(
                 f"{self._silent} attempts are of jobs whose tasks note nothing (S10, S11)"
             )
+        if self._killed:
+            self._verdict.unknown(
+                f"{self._killed} attempts were ended from outside, and their tasks could not note "
+                f"when (S11)"
+            )
+        if self._endless:
+            self._verdict.unknown(
+                f"{self._endless} executions were cut short before the next attempt, and nothing "
+                f"notes when (S10)"
+            )
         for token in sorted(self._executions.keys() - self._assigned):
             execution = next(iter(self._executions[token]), None)
             if execution is not None:
@@ -189,6 +218,9 @@ class ExecutionRules:
                     f"something was executed under token {token}, under which nothing was assigned",
                     [describe_note(execution.begun)],
                 )
+
+    def _may_be_killed(self, attempt: Attempt) -> bool:
+        return not self._times.kills_noted and attempt.state not in ATTEMPT_ENDS
 
     def _is_noted(self, run: Run, token: int) -> bool:
         template = run.record.template
