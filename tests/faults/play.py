@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from faults.judge import Row, Span, judge
+from faults.judge import Row, judge
 from faults.load import Load
 from faults.mesh import FaultMesh
+from faults.outside import Span
 from faults.scenarios import Scenario
 from faults.stage import Stage
 
@@ -23,7 +24,7 @@ QUIET_S: Final = 14.0
 """Under load, after the healing: the checker says nothing of a mesh that had less than 12 s."""
 WARM_S: Final = 3.0
 """Under load, before anything is done: then every kind of run is under way."""
-_LOOK_S: Final = 0.3
+_LOOK_S: Final = 1.0
 _TITLES: Final = (
     "scenario", "mesh", "fired", "doubled", "lost", "repeated", "latest", "takeover",
     "redelivery", "checked", "verdict",
@@ -42,7 +43,7 @@ class Player:
         self._faults = folder / "faults.jsonl"
         self._load = Load(mesh, seed=seed, calls=self._calls)
         self._notes = HistoryFile(self._faults)
-        self._loaded: list[Span] = []
+        self._known: set[str] = set()
         self._since_ns = 0
         self._over = threading.Event()
         self._watching = threading.Thread(target=self._watch_lives, daemon=True)
@@ -69,14 +70,15 @@ class Player:
         stage.heal()
         time.sleep(QUIET_S)
         self._load.rest()
-        self._loaded.append(Span(self._since_ns, boot_ns()))
+        loaded = Span(self._since_ns, boot_ns())
         row = judge(
             scenario,
             self.mesh,
             [self._faults, self._calls],
             played=Span(began_ns, boot_ns()),
-            loaded=self._loaded,
+            loaded=loaded,
             measured=stage.measured,
+            known=self._known,
         )
         row.problems[:0] = [failure] if failure else []
         self.rows.append(row)
