@@ -33,6 +33,7 @@ UID_ENTROPY_BYTES: Final = 15
 
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 _UID = re.compile(r"[a-z2-7]{24}")
+_BACKFILL = re.compile(r"[a-z2-7]{16}")
 _RUN_ID = re.compile(
     r"t(?P<nominal>\d{8}T\d{6}Z)-(?P<uid8>[a-z2-7]{8})"
     r"|m(?P<asked>\d{8}T\d{6}Z)-(?P<request>[a-z2-7]{16})"
@@ -116,9 +117,26 @@ def backfill_id(uid: str, request_id: str) -> str:
     return _hash(uid, request_id)
 
 
+def check_backfill_id(value: str, *, field: str = "backfill") -> str:
+    """Returns the id of a backfill if it is one.
+
+    Raises:
+        IdError: it is not 16 of a-z and 2-7.
+
+    """
+    if not isinstance(value, str) or _BACKFILL.fullmatch(value) is None:
+        raise IdError(field, value, "16 of a-z and 2-7, as the server made it")
+    return value
+
+
 def backfill_run_id(backfill: str, nominal: Instant) -> RunId:
     """Returns the id of a backfill's run for a nominal time."""
     return f"b{backfill}-{format_time(nominal)}"
+
+
+def is_backfill_run(run_id: RunId) -> bool:
+    """Tells whether a run is a backfill's."""
+    return run_id.startswith("b")
 
 
 def parse_run_id(value: str, *, field: str = "run_id") -> RunName:

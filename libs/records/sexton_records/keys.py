@@ -18,6 +18,7 @@ STATE: Final = b"state/"
 TIMERS: Final = b"timers/"
 DECISIONS: Final = b"decisions/"
 BUFFERED: Final = b"buffered/"
+BACKFILLS: Final = b"backfills/"
 DELETED: Final = b"deleted/"
 ACTIVE: Final = b"active/"
 RUNNING: Final = b"running/"
@@ -25,6 +26,7 @@ RUNS: Final = b"runs/"
 ENDED: Final = b"ended/"
 DEAD: Final = b"dead/"
 SESSIONS: Final = b"sessions/"
+QUEUES: Final = b"queues/"
 REQUESTS: Final = b"requests/"
 
 MAX_SHARDS: Final = 1_000
@@ -153,6 +155,24 @@ def parse_buffered_key(key: bytes) -> tuple[str, RunId]:
     return uid, run_id
 
 
+def backfill_key(shard: int, uid: str, backfill: str) -> bytes:
+    """Returns the key of a backfill."""
+    return b"backfills/%03d/%s/%s" % (shard, uid.encode(), backfill.encode())
+
+
+def backfills_prefix(shard: int, uid: str | None = None) -> bytes:
+    """Returns what the keys of the backfills of a shard, or of one job, start with."""
+    if uid is None:
+        return b"backfills/%03d/" % shard
+    return b"backfills/%03d/%s/" % (shard, uid.encode())
+
+
+def parse_backfill_key(key: bytes) -> tuple[str, str]:
+    """Returns the job's uid and the backfill's id."""
+    _, _, uid, backfill = key.decode().split("/")
+    return uid, backfill
+
+
 def deleted_key(shard: int, uid: str) -> bytes:
     """Returns the key of what remains of a deleted job."""
     return b"deleted/%03d/%s" % (shard, uid.encode())
@@ -254,6 +274,16 @@ def session_key(shard: int, session: str) -> bytes:
 def sessions_prefix(shard: int) -> bytes:
     """Returns what the keys of a queue shard's sessions start with."""
     return b"sessions/%03d/" % shard
+
+
+def queue_key(shard: int, queue: str) -> bytes:
+    """Returns the key that says that a queue is paused."""
+    return b"queues/%03d/%s" % (shard, queue.encode())
+
+
+def queues_prefix(shard: int) -> bytes:
+    """Returns what the keys of a shard's paused queues start with."""
+    return b"queues/%03d/" % shard
 
 
 def request_key(shard: int, namespace: str, method: str, request_id: str) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from google.protobuf.message import DecodeError
@@ -128,13 +128,17 @@ class JobReader:
         return loaded
 
     async def load(
-        self, refs: Sequence[JobRef], waiting: Collection[str] | None = None
+        self,
+        refs: Sequence[JobRef],
+        waiting: Collection[str] | None = None,
+        needed: Mapping[str, Collection[int]] | None = None,
     ) -> list[Loaded]:
         """Reads jobs of any number; each is None where its state or its definition is gone.
 
         Args:
             refs: uids, once each.
             waiting: uids that may have waiting starts; None: all may.
+            needed: versions to be read too, by uid, where they are still there.
 
         """
         shards = {ref.uid: keys.shard_of(ref.uid, self._shards) for ref in refs}
@@ -147,6 +151,8 @@ class JobReader:
             ],
         )
         drafts = [_Draft(kv, ref, shards[ref.uid]) for kv, ref in zip(kvs, refs, strict=False)]
+        for draft in drafts:
+            draft.needed = frozenset((needed or {}).get(draft.uid, ()))
         found = [draft for draft in drafts if draft.state is not None]
         await self._read_definitions(found, {kv.key: kv for kv in kvs[len(refs) :]})
         await self._read_buffered(
@@ -178,7 +184,7 @@ class JobReader:
         wanted = [
             (draft, version)
             for draft in drafts
-            for version in draft.former_versions()
+            for version in draft.former_versions() | draft.needed
             if (draft.uid, version) not in self._versions
         ]
         kvs = await get_all(
@@ -195,10 +201,9 @@ class JobReader:
         if record is None or state is None:
             return None
         try:
-            versions = {
-                version: self._version(draft, version)
-                for version in sorted({*draft.former_versions(), record.version})
-            }
+            wanted = {*draft.former_versions(), record.version}
+            wanted |= {version for version in draft.needed if self._is_there(draft, version)}
+            versions = {version: self._version(draft, version) for version in sorted(wanted)}
             job = Job(
                 namespace=draft.name.namespace,
                 name=draft.name.job,
@@ -220,6 +225,9 @@ class JobReader:
             versions=versions,
             state_value=draft.state_kv.value,
         )
+
+    def _is_there(self, draft: _Draft, number: int) -> bool:
+        return number in draft.former or (draft.uid, number) in self._versions
 
     def _version(self, draft: _Draft, number: int) -> Version:
         """Returns a version, decoded now or before.
@@ -268,6 +276,7 @@ class _Draft:
         "former",
         "job_revision",
         "name",
+        "needed",
         "record",
         "shard",
         "state",
@@ -286,6 +295,7 @@ class _Draft:
         self.job_revision = 0
         self.buffered: list[Buffered] = []
         self.former: dict[int, pb.VersionRecord] = {}
+        self.needed: frozenset[int] = frozenset()
         self.why = ""
         if not kv.create_revision:
             return

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from sexton_core.ids import RunId
+from sexton_core.ids import RunId, is_backfill_run
 from sexton_core.instants import Instant
 from sexton_core.policy.job import Definition, Job
 from sexton_core.policy.state import (
@@ -136,6 +136,8 @@ class Gate:
         if not self.live:
             return self._fire(start)
         if overlap is Overlap.SKIP:
+            if self._yields_to(start):
+                return self._wait(start)
             return self._turn_away(start, Decision.SKIPPED, Reason.OVERLAP)
         if overlap in ASKS:
             self._supersede(start.run_id)
@@ -238,6 +240,17 @@ class Gate:
         self.buffer.append(entry)
         self._buffered.append(entry)
         return Admission(start.run_id, Decision.BUFFERED, Reason.WAITS, blocker.run_id)
+
+    def _yields_to(self, start: Candidate) -> bool:
+        """Tells whether only backfills are in the way of a nominal time.
+
+        It is not skipped for them: one waits for their live runs, and they go on after it.
+        """
+        return (
+            start.origin is Origin.SCHEDULE
+            and not self.buffer
+            and all(is_backfill_run(handle.run_id) for handle in self.live)
+        )
 
     def _supersede(self, newer: RunId) -> None:
         """Gives up the starts that wait for a cancel or terminate: the newest takes their place."""

@@ -5,7 +5,7 @@ and never change what was decided about a nominal time. Progress is one record, 
 commit that makes the runs.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -21,6 +21,10 @@ from sexton_core.words import Ask, BackfillOrder, Origin, Overlap, Reason
 
 MAX_BACKFILL_RUNS: Final = 10_000
 """Nominal times of one backfill; a larger range is asked for in parts."""
+
+
+_RESERVED: Final = 10
+"""A backfill leaves one of so many of a job's live runs, and at least one, to other starts."""
 
 
 class Waiting(StrEnum):
@@ -42,7 +46,8 @@ class Backfill(NamedTuple):
     first, last: the range, both included.
     version: the job's definition when it was asked for; all of its runs have it.
     overlap: with a live run, SKIP leaves the nominal time out, ALLOW_ALL starts beside it up to
-        `max_live`, the others wait; CANCEL_OTHER and TERMINATE_OTHER end the live run first.
+        nearly `max_live`, the others wait; CANCEL_OTHER and TERMINATE_OTHER end the live run first.
+    total: nominal times in the range.
     position: the nominal time handled last; None: none yet.
     started, skipped: nominal times so far. Skipped ones had succeeded already, or a run was live.
     """
@@ -54,6 +59,7 @@ class Backfill(NamedTuple):
     overlap: Overlap
     order: BackfillOrder
     skip_succeeded: bool
+    total: int = 0
     position: Instant | None = None
     started: int = 0
     skipped: int = 0
@@ -82,12 +88,53 @@ def request_backfill(
     overlap: Overlap = Overlap.BUFFER_ALL,
     order: BackfillOrder = BackfillOrder.OLDEST_FIRST,
     skip_succeeded: bool = True,
+    total: int | None = None,
 ) -> Backfill:
     """Returns a backfill of the job's current definition, not begun.
+
+    Args:
+        job: with its current definition.
+        now: mesh time.
+        request_id: makes its id.
+        first: of the range, included.
+        last: of the range, included.
+        overlap: as in `Backfill`.
+        order: of its starts.
+        skip_succeeded: whether what has succeeded is left out.
+        total: how many of `range_times` there are, where somebody has counted; None: they are
+            counted here.
 
     Raises:
         PolicyError: the range is backwards, reaches beyond `now`, or holds no nominal time or more
             than `MAX_BACKFILL_RUNS`; the job has no schedule, or `overlap` contradicts it.
+
+    """
+    times = range_times(job, now, first, last, overlap)
+    if total is None:
+        counted = list(times)
+        check_total(counted, first, last)
+        total = len(counted)
+    return Backfill(
+        id=backfill_id(job.uid, request_id),
+        first=first,
+        last=last,
+        version=job.current.version,
+        overlap=overlap,
+        order=order,
+        skip_succeeded=skip_succeeded,
+        total=total,
+    )
+
+
+def range_times(
+    job: Job, now: Instant, first: Instant, last: Instant, overlap: Overlap
+) -> Iterator[Instant]:
+    """Returns the nominal times of a range of the past, oldest first, one by one as asked for.
+
+    At most one more than `MAX_BACKFILL_RUNS`; `check_total` judges how many there are.
+
+    Raises:
+        PolicyError: as `request_backfill`, number aside.
 
     """
     job.check_overlap(overlap)
@@ -100,22 +147,26 @@ def request_backfill(
         raise PolicyError(
             "last", format_instant(last), f"a time in the past, before {format_instant(now)}"
         )
-    times = sum(1 for _ in between(schedule, first - 1, last, MAX_BACKFILL_RUNS + 1))
-    if not 1 <= times <= MAX_BACKFILL_RUNS:
-        found = "no nominal time" if times == 0 else f"more than {MAX_BACKFILL_RUNS:,} of them"
-        raise PolicyError(
-            "range",
-            f"{format_instant(first)}..{format_instant(last)}",
-            f"one with 1 to {MAX_BACKFILL_RUNS:,} nominal times; it holds {found}",
-        )
-    return Backfill(
-        id=backfill_id(job.uid, request_id),
-        first=first,
-        last=last,
-        version=job.current.version,
-        overlap=overlap,
-        order=order,
-        skip_succeeded=skip_succeeded,
+    return between(schedule, first - 1, last, MAX_BACKFILL_RUNS + 1)
+
+
+def check_total(times: Sequence[Instant], first: Instant, last: Instant) -> None:
+    """Refuses a range with no nominal time, or too many for one backfill.
+
+    Raises:
+        PolicyError: saying how far one backfill may reach.
+
+    """
+    if 1 <= len(times) <= MAX_BACKFILL_RUNS:
+        return
+    found = "no nominal time"
+    if times:
+        until = format_instant(times[MAX_BACKFILL_RUNS - 1])
+        found = f"more than {MAX_BACKFILL_RUNS:,}: ask in parts, the first one up to {until}"
+    raise PolicyError(
+        "range",
+        f"{format_instant(first)}..{format_instant(last)}",
+        f"one with 1 to {MAX_BACKFILL_RUNS:,} nominal times; it holds {found}",
     )
 
 
@@ -141,10 +192,12 @@ def advance(
     *,
     ended: Collection[RunId] = frozenset(),
     succeeded: Collection[Instant] = frozenset(),
+    limit: int = ACTIONS_LIMIT,
 ) -> BackfillStep:
     """Starts as many of its runs as one commit takes and the gate lets through.
 
-    Starts that wait in the job's buffer go first. A paused job holds its backfills too.
+    Starts that wait in the job's buffer go first, and while they do it starts nothing. It never
+    fills `max_live`: the schedule's own starts find room. A paused job holds its backfills too.
 
     Args:
         job: with the versions that `state` and `backfill` name.
@@ -152,22 +205,23 @@ def advance(
         backfill: as last read; likewise.
         now: mesh time.
         ended: as in `decide`.
-        succeeded: which of `upcoming` have a run that succeeded, of any origin.
+        succeeded: which of `upcoming` have a run of the schedule that succeeded.
+        limit: of starts in one verdict, for runs so large that fewer fit one commit.
 
     """
-    gate = Gate(job, state, now, ended)
+    gate = Gate(job, state, now, ended, limit)
     next_due = due_next(job, state)
     if state.paused_at is not None:
         return BackfillStep(gate.verdict(next_due), backfill, Waiting.PAUSED)
     gate.start_buffered()
-    times = upcoming(job, backfill)
+    times = upcoming(job, backfill, limit)
     for nominal in times:
         if gate.full:
             return BackfillStep(gate.verdict(next_due), backfill, Waiting.NOTHING)
         taken = backfill.skip_succeeded and nominal in succeeded
         if not taken and not _free(gate, job, backfill):
             blocker = gate.block()
-            if backfill.overlap is not Overlap.SKIP:
+            if backfill.overlap is not Overlap.SKIP or gate.buffer:
                 ask = ASKS.get(backfill.overlap, Ask.NOTHING)
                 verdict = gate.verdict(next_due, ask=ask)
                 return BackfillStep(verdict, backfill, Waiting.LIVE_RUN, blocker)
@@ -179,7 +233,7 @@ def advance(
             started=backfill.started + (not taken),
             skipped=backfill.skipped + taken,
         )
-    done = len(times) < ACTIONS_LIMIT
+    done = len(times) < limit
     return BackfillStep(gate.verdict(next_due), backfill, Waiting.DONE if done else Waiting.NOTHING)
 
 
@@ -190,8 +244,11 @@ def _schedule(definition: Definition) -> Schedule:
 
 
 def _free(gate: Gate, job: Job, backfill: Backfill) -> bool:
+    if gate.buffer:
+        return False
     if backfill.overlap is Overlap.ALLOW_ALL:
-        return len(gate.live) < job.definition(backfill.version).max_live
+        most = job.definition(backfill.version).max_live
+        return len(gate.live) < max(1, most - max(1, most // _RESERVED))
     return not gate.live
 
 

@@ -13,7 +13,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from sexton.errors import IllegalState, InvalidArgument, shown
 from sexton_core.errors import FieldError, IdError, IllegalChange
-from sexton_core.ids import RunId, check_name, check_uid, parse_run_id
+from sexton_core.ids import RunId, check_backfill_id, check_name, check_uid, parse_run_id
 from sexton_core.instants import MAX_INSTANT, MIN_INSTANT, Instant, format_instant
 from sexton_records.times import instant_of
 
@@ -66,6 +66,16 @@ def parent_name(field: str, text: str, *, jobs: bool) -> Name | None:
 def watched_name(field: str, text: str) -> Name:
     """Reads the name of a namespace, a job or a run."""
     return _name(field, text, (NAMESPACE_FORM, JOB_FORM, RUN_FORM))
+
+
+def backfill_name(field: str, text: str) -> tuple[Name, str]:
+    """Reads the name of a backfill: its job's, and its id."""
+    job, _, backfill = text.rpartition("/backfills/")
+    try:
+        return _name(field, job, (JOB_FORM,)), check_backfill_id(backfill)
+    except (InvalidArgument, IdError):
+        expected = f"{JOB_FORM}/backfills/{{backfill}}, as the server made it"
+        raise InvalidArgument(field, text, expected) from None
 
 
 def _name(field: str, text: str, forms: tuple[str, ...]) -> Name:

@@ -6,6 +6,7 @@ from functools import partial
 
 from google.protobuf import descriptor_pool
 
+from sexton.v1.backfill_pb2_grpc import add_BackfillServiceServicer_to_server
 from sexton.v1.dead_letter_pb2_grpc import add_DeadLetterServiceServicer_to_server
 from sexton.v1.scheduler_pb2_grpc import (
     add_JobServiceServicer_to_server,
@@ -20,6 +21,7 @@ from sexton_coordinator.api.rpc import (
     MeshServicer,
     RunServicer,
 )
+from sexton_coordinator.api.rpc_backfills import BACKFILL_SERVICE, BackfillServicer
 from sexton_coordinator.api.rpc_dead_letters import DEAD_LETTER_SERVICE, DeadLetterServicer
 from sexton_coordinator.mesh import Mesh
 from sexton_runtime.rpc.server import Service
@@ -39,6 +41,10 @@ class Api:
             (JOB_SERVICE, partial(add_JobServiceServicer_to_server, JobServicer(mesh))),
             (RUN_SERVICE, partial(add_RunServiceServicer_to_server, self._runs)),
             (MESH_SERVICE, partial(add_MeshServiceServicer_to_server, MeshServicer(mesh))),
+            (
+                BACKFILL_SERVICE,
+                partial(add_BackfillServiceServicer_to_server, BackfillServicer(mesh)),
+            ),
             (
                 DEAD_LETTER_SERVICE,
                 partial(add_DeadLetterServiceServicer_to_server, DeadLetterServicer(mesh)),

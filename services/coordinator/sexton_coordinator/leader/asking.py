@@ -11,19 +11,23 @@ from typing import TypeAlias
 
 from google.protobuf.message import Message
 
-from sexton.errors import InvalidArgument, NotFound, SextonError
+from sexton.errors import IllegalState, InvalidArgument, NotFound, SextonError, StaleRevision
 from sexton.internal.v1 import records_pb2
-from sexton.v1 import scheduler_pb2
+from sexton.v1 import backfill_pb2, scheduler_pb2
 from sexton_coordinator.jobs_store import LoadedJob, get_all
 from sexton_coordinator.leader.counters import Counters
-from sexton_coordinator.leader.machine import Asked, Known, Trigger
+from sexton_coordinator.leader.filling import MAX_AT_ONCE, Filling
+from sexton_coordinator.leader.machine import Asked, Known, StartFill, StopFill, Trigger
 from sexton_coordinator.leader.steps import Planner, requeued_id, run_named
 from sexton_coordinator.mesh import Mesh
 from sexton_coordinator.requests import recorded_answer
 from sexton_core.errors import PolicyError
+from sexton_core.policy import request_backfill
 from sexton_records import keys
+from sexton_records.backfills import ASKED_ORDERS, ASKED_OVERLAPS, backfill_message
 from sexton_records.runs import run_message
 from sexton_records.state import OVERLAP_OF
+from sexton_records.times import instant_of
 from sexton_runtime.kv.types import KeyValue
 
 Answers: TypeAlias = "dict[Known, tuple[Asked, Message | SextonError]]"
@@ -33,8 +37,11 @@ Answers: TypeAlias = "dict[Known, tuple[Asked, Message | SextonError]]"
 class Asking:
     """Reads and answers, for one tenure."""
 
-    def __init__(self, *, mesh: Mesh, planner: Planner, counters: Counters) -> None:
+    def __init__(
+        self, *, mesh: Mesh, planner: Planner, filling: Filling, counters: Counters
+    ) -> None:
         self._mesh = mesh
+        self._filling = filling
         self._planner = planner
         self._counters = counters
 
@@ -83,6 +90,10 @@ class Asking:
             NotFound: what it is about is not there.
 
         """
+        if isinstance(asked, StartFill):
+            return self._begun(loaded, asked, kv)
+        if isinstance(asked, StopFill):
+            return _stopped(asked, kv)
         assert isinstance(asked, Trigger), "nothing else is asked for"
         if asked.request.dead_letter:
             asked.dead = kv if kv.create_revision else None
@@ -92,6 +103,45 @@ class Asking:
         if answer is None:
             _check_overlap(loaded, asked)
         return answer
+
+    def _begun(self, loaded: LoadedJob, asked: StartFill, kv: KeyValue) -> Message | None:
+        """Returns a backfill that has begun; else finds out whether it can.
+
+        Raises:
+            InvalidArgument: the request's id had another body, or the range can't be used.
+            StaleRevision: the range was counted for another version of the definition.
+            IllegalState: too many go on.
+
+        """
+        uid, request, job = loaded.name.uid, asked.request, loaded.job
+        if kv.create_revision:
+            record = records_pb2.BackfillRecord.FromString(kv.value)
+            if record.body_hash != asked.body:
+                expected = "one that no other backfill of this job had"
+                raise InvalidArgument("request_id", request.request_id, expected)
+            return backfill_message(uid, asked.backfill_id, record)
+        if job.current.version != asked.version:
+            raise StaleRevision(f"version of {request.parent}", asked.version, job.current.version)
+        going_on = self._filling.count(uid)
+        if going_on >= MAX_AT_ONCE:
+            raise IllegalState(
+                request.parent, f"at work on {going_on} backfills", [f"fewer than {MAX_AT_ONCE}"]
+            )
+        try:
+            asked.backfill = request_backfill(
+                job,
+                self._mesh.now(),
+                request.request_id,
+                first=instant_of(request.start_time),
+                last=instant_of(request.end_time),
+                overlap=ASKED_OVERLAPS[request.overlap],
+                order=ASKED_ORDERS[request.order],
+                skip_succeeded=request.skip_succeeded,
+                total=asked.total,
+            )
+        except PolicyError as error:
+            raise InvalidArgument(error.field, error.value, error.expected) from None
+        return None
 
     async def _requeued(
         self, loaded: LoadedJob, asked: Trigger
@@ -120,6 +170,24 @@ class Asking:
                 answer.run.CopyFrom(run_message(record, kv.mod_revision, full=True))
                 return answer
         raise NotFound("dead letter", run_named(name, asked.request.retry_of))
+
+
+def _stopped(asked: StopFill, kv: KeyValue) -> Message | None:
+    """Returns a backfill that has ended, or notes as what it stands.
+
+    Raises:
+        NotFound: there is none.
+
+    """
+    if not kv.create_revision:
+        ref = asked.ref
+        name = f"namespaces/{ref.namespace}/jobs/{ref.job}/backfills/{asked.backfill_id}"
+        raise NotFound("backfill", name)
+    record = records_pb2.BackfillRecord.FromString(kv.value)
+    if record.state != backfill_pb2.BACKFILL_STATE_STARTING:
+        return backfill_message(asked.ref.uid, asked.backfill_id, record)
+    asked.standing = kv
+    return None
 
 
 def next_asked(known: Known) -> Asked | None:

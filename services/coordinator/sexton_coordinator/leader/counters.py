@@ -57,3 +57,5 @@ class Counters:
     """Former definitions removed by retention."""
     removed_requests: int = 0
     """Requests removed that are too old to be repeated."""
+    removed_backfills: int = 0
+    """Backfills removed that had ended long ago."""

@@ -13,8 +13,10 @@ from sexton.internal.v1 import queue_pb2
 from sexton_coordinator.jobs_store import LoadedJob, UnreadableJob, get_all
 from sexton_coordinator.leader.asking import Answers, Asking, next_asked
 from sexton_coordinator.leader.counters import Counters
+from sexton_coordinator.leader.filling import Filling
 from sexton_coordinator.leader.machine import (
     UNREADABLE_NS,
+    Asked,
     Created,
     Known,
     Machine,
@@ -76,6 +78,7 @@ class Firing:
         lease: HeldLease,
         shard: int,
         machine: Machine,
+        filling: Filling,
         queues: Queues,
         counters: Counters,
     ) -> None:
@@ -85,6 +88,7 @@ class Firing:
         self._lease = lease
         self._shard = shard
         self._machine = machine
+        self._filling = filling
         self._queues = queues
         self._counters = counters
         self._planner = Planner(
@@ -93,7 +97,7 @@ class Firing:
             limits=mesh.store.limits,
             traceparent=self._traceparent,
         )
-        self._asking = Asking(mesh=mesh, planner=self._planner, counters=counters)
+        self._asking = Asking(mesh=mesh, planner=self._planner, filling=filling, counters=counters)
         self._slots = asyncio.Semaphore(_BATCHES_AT_ONCE)
         self._stopping = False
 
@@ -166,6 +170,7 @@ class Firing:
         try:
             await self._read(batch)
             answers = await self._asking.read(batch)
+            await self._filling.read(batch)
         except LASTING:
             raise
         except SextonError:
@@ -184,7 +189,7 @@ class Firing:
         unread = [known for known in batch if known.loaded is None]
         if unread:
             found = await self._mesh.jobs.load(
-                [known.ref for known in unread], self._machine.waiting
+                [known.ref for known in unread], self._machine.waiting, self._filling.versions()
             )
             for known, loaded in zip(unread, found, strict=True):
                 known.verify = True
@@ -246,9 +251,7 @@ class Firing:
                 self._asking.answer(known.asked.popleft(), answers[known][1])
                 asked = None
             try:
-                step = self._planner.plan(
-                    loaded, self._mesh.now(), known.ended, asked, force=known.force
-                )
+                step = self._decide(known, loaded, asked)
             except OversizedError:
                 self._counters.oversized += 1
                 self._unreadable(known, "what is to be decided does not fit a transaction")
@@ -258,6 +261,21 @@ class Firing:
             else:
                 steps.append((known, step))
         return steps
+
+    def _decide(self, known: Known, loaded: LoadedJob, asked: Asked | None) -> Step:
+        """Decides about one job: what is asked for, else what is due, else its backfills.
+
+        Raises:
+            OversizedError: it does not fit a transaction.
+
+        """
+        now = self._mesh.now()
+        step = self._planner.plan(loaded, now, known.ended, asked, force=known.force)
+        if asked is not None or known.uid not in self._machine.filling:
+            return step
+        if step.txn is not None:
+            return step._replace(again=True)
+        return (None if step.ends else self._planner.plan_fill(known, self._filling, now)) or step
 
     # Committing -------------------------------------------------------------------------------
 
@@ -275,6 +293,7 @@ class Firing:
         except OutcomeUnknown:
             for known, step in steps:
                 self._counters.unknown += 1
+                self._doubt(step)
                 known.sent, known.sent_runs = step.state_value, step.created
                 if step.verdict.buffered:
                     self._machine.waiting.add(known.uid)
@@ -303,6 +322,7 @@ class Firing:
         if result.outcome is Outcome.COMMITTED:
             self._done(known, step, result.revision)
             return
+        self._doubt(step)
         if step.asked is not None:
             step.asked.sent = False
         if result.outcome is Outcome.REFUSED:
@@ -340,6 +360,9 @@ class Firing:
                 known.ended.intersection_update(handle.run_id for handle in verdict.state.live)
             for run in step.created:
                 self._queues.push(run, revision)
+            if step.filled is not None:
+                self._filling.committed(step.filled, revision)
+        known.again = known.again or step.again
         for shard, end in step.ends:
             self._queues.ask(shard, end)
         if verdict.state.buffered:
@@ -351,6 +374,11 @@ class Firing:
                 known.asked.popleft()
             self._asking.answer(step.asked, step.answer)
         self._machine.finish(known, verdict.next_due)
+
+    def _doubt(self, step: Step) -> None:
+        """Notes that a step's backfill may stand as it was, or as the step would have it."""
+        if step.filled is not None:
+            self._filling.doubt(step.filled)
 
     def _read_again(self, known: Known) -> None:
         """Has a job read and decided about again: at once, or after a pause if that goes on."""

@@ -1,4 +1,4 @@
-"""Reads what is durable and pending: starts that wait, and jobs that were deleted.
+"""Reads what is durable and pending: starts that wait, backfills, and jobs that were deleted.
 
 At takeover, whenever a push stream opens, and every few seconds. Settlement notices only make it
 quick: a lost one costs the time until the next look, and nothing else.
@@ -15,6 +15,7 @@ import structlog
 from sexton.internal.v1 import records_pb2 as pb
 from sexton_coordinator.jobs_store import get_all, scan_all
 from sexton_coordinator.leader.counters import Counters
+from sexton_coordinator.leader.filling import Filling
 from sexton_coordinator.leader.firing import Queues
 from sexton_coordinator.leader.machine import Machine
 from sexton_coordinator.leader.steps import Planner
@@ -50,6 +51,7 @@ class Lookout:
         lease: HeldLease,
         shard: int,
         machine: Machine,
+        filling: Filling,
         planner: Planner,
         queues: Queues,
         counters: Counters,
@@ -58,6 +60,7 @@ class Lookout:
         self._lease = lease
         self._shard = shard
         self._machine = machine
+        self._filling = filling
         self._planner = planner
         self._queues = queues
         self._counters = counters
@@ -93,7 +96,7 @@ class Lookout:
         waiting = await self.find_waiting()
         for uid in waiting:
             self._machine.look(uid)
-        return len(waiting) + await self._work_off_deleted()
+        return len(waiting) + await self._filling.look() + await self._work_off_deleted()
 
     async def find_waiting(self) -> set[str]:
         """Finds the jobs with starts in the buffer."""

@@ -15,11 +15,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from sexton.internal.v1 import coordinator_pb2, records_pb2
+from sexton.v1 import backfill_pb2
 from sexton_coordinator.jobs_store import JobRef, LoadedJob
 from sexton_coordinator.leader.horizon import Horizon
 from sexton_core.ids import RunId
 from sexton_core.instants import MILLISECOND, SECOND, Duration, Instant
-from sexton_runtime.kv.types import KeyValue
+from sexton_core.policy import Backfill
+from sexton_records import keys
+from sexton_runtime.kv.types import Compare, KeyValue, Put, Target
 
 _FIRST_PAUSE_NS: Final[Duration] = 2 * MILLISECOND
 _LONGEST_PAUSE_NS: Final[Duration] = SECOND
@@ -56,6 +59,51 @@ class Trigger(Asked):
     """The hash of the request's body."""
     dead: KeyValue | None = None
     """The dead letter that it takes off the list, as read; None: it takes none."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class StartFill(Asked):
+    """A backfill that is to begin."""
+
+    backfill_id: str
+    request: backfill_pb2.CreateBackfillRequest
+    body: bytes
+    """The hash of the request."""
+    version: int
+    """Of the definition for which the range was counted."""
+    total: int
+    backfill: Backfill | None = None
+    """Once it was found to be possible."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class StopFill(Asked):
+    """A backfill that is to start nothing any more."""
+
+    backfill_id: str
+    standing: KeyValue | None = None
+    """Its record, as read."""
+
+
+class Filled(NamedTuple):
+    """What a step makes of a backfill: its record, and the revision of the one that it replaces."""
+
+    uid: str
+    id: str
+    record: records_pb2.BackfillRecord
+    revision: int
+    """0: it is a new one."""
+
+    def compare(self, shard: int) -> Compare:
+        """Returns that nobody else has written it."""
+        return Compare(self._key(shard), Target.MOD_REVISION, self.revision)
+
+    def put(self, shard: int) -> Put:
+        """Returns what writes it."""
+        return Put(self._key(shard), self.record.SerializeToString())
+
+    def _key(self, shard: int) -> bytes:
+        return keys.backfill_key(shard, self.uid, self.id)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -102,6 +150,8 @@ class Machine:
         self.horizon: Final = Horizon()
         self.waiting: set[str] = set()
         """Jobs with starts in the buffer."""
+        self.filling: set[str] = set()
+        """Jobs with backfills that go on."""
         self.woken: Final = asyncio.Event()
         """Set when there may be something to look at before the next job is due."""
         self._known: dict[str, Known] = {}
@@ -154,7 +204,7 @@ class Machine:
         known = self._known.get(uid)
         if known is not None and known.loaded is not None:
             known.ended.add(run_id)
-        if uid in self.waiting:
+        if uid in self.waiting or uid in self.filling:
             self._wake(self._know(JobRef(uid)))
 
     def look(self, uid: str, *, force: bool = False) -> None:

@@ -15,9 +15,10 @@ import structlog
 from sexton.internal.v1 import records_pb2 as pb
 from sexton_coordinator.jobs_store import JobRef, LoadedJob, get_all
 from sexton_coordinator.leader.counters import Counters
+from sexton_coordinator.leader.filling import Filling
 from sexton_coordinator.mesh import Mesh
 from sexton_coordinator.requests import KEPT_NS
-from sexton_core.instants import Duration, Instant
+from sexton_core.instants import DAY, Duration, Instant
 from sexton_core.policy import Retention
 from sexton_core.runs.table import DEAD_LETTER_FACTOR, STATES, keep_ns
 from sexton_records import keys
@@ -34,6 +35,8 @@ _REST_S: Final = 10.0
 """Time between two sweeps."""
 _DELETES_PER_TXN: Final = 90
 _KEYS_PER_RUN: Final = 3
+BACKFILLS_KEPT_NS: Final[Duration] = 30 * DAY
+"""How long a backfill is listed after its end."""
 
 _log = structlog.get_logger(__name__)
 
@@ -74,19 +77,23 @@ class _Sweep:
 class RetentionPass:
     """The removal of history, for one tenure."""
 
-    def __init__(self, *, mesh: Mesh, lease: HeldLease, shard: int, counters: Counters) -> None:
+    def __init__(
+        self, *, mesh: Mesh, lease: HeldLease, shard: int, filling: Filling, counters: Counters
+    ) -> None:
         self._mesh = mesh
         self._lease = lease
         self._shard = shard
+        self._filling = filling
         self._counters = counters
         self._runs = _Sweep(keys.ended_prefix(shard))
         self._decisions = _Sweep(keys.DECISIONS)
         self._versions = _Sweep(keys.VERSIONS)
         self._requests = _Sweep(keys.requests_prefix(shard))
+        self._backfills = _Sweep(keys.backfills_prefix(shard))
 
     async def run(self) -> None:
         """Sweeps until cancelled."""
-        sweeps = (self._runs, self._decisions, self._versions, self._requests)
+        sweeps = (self._runs, self._decisions, self._versions, self._requests, self._backfills)
         while True:
             await asyncio.sleep(_INTERVAL_S if any(s.token for s in sweeps) else _REST_S)
             try:
@@ -106,8 +113,10 @@ class RetentionPass:
         before = self._removed()
         await self._sweep_runs()
         await self._sweep_decisions()
-        await self._sweep_versions()
+        if self._filling.found:  # else it is not known which versions backfills still run
+            await self._sweep_versions()
         await self._sweep_requests()
+        await self._sweep_backfills()
         return self._removed() - before
 
     def _removed(self) -> int:
@@ -117,6 +126,7 @@ class RetentionPass:
             + counters.removed_decisions
             + counters.removed_versions
             + counters.removed_requests
+            + counters.removed_backfills
         )
 
     # Runs -------------------------------------------------------------------------------------
@@ -226,7 +236,9 @@ class RetentionPass:
         unknown = [uid for uid in dict.fromkeys(uids) if uid not in sweep.rules]
         if not unknown:
             return
-        found = await self._mesh.jobs.load([JobRef(uid) for uid in unknown])
+        found = await self._mesh.jobs.load(
+            [JobRef(uid) for uid in unknown], needed=self._filling.versions()
+        )
         for uid, loaded in zip(unknown, found, strict=True):
             if isinstance(loaded, LoadedJob):
                 retention = loaded.job.current.retention
@@ -247,13 +259,29 @@ class RetentionPass:
             if now - pb.RequestRecord.FromString(kv.value).create_time_ns > KEPT_NS
         ]
         self._requests.turn(page)
-        # Compared: the same id may have been used again by now, and that record is young.
+        self._counters.removed_requests += await self._delete_as_read(gone)
+
+    # Backfills --------------------------------------------------------------------------------
+
+    async def _sweep_backfills(self) -> None:
+        page = await self._page(self._backfills)
+        now = self._mesh.now()
+        gone = []
+        for kv in page.kvs:
+            ended_at = pb.BackfillRecord.FromString(kv.value).end_time_ns
+            if ended_at and now - ended_at > BACKFILLS_KEPT_NS:
+                gone.append(kv)
+        self._backfills.turn(page)
+        self._counters.removed_backfills += await self._delete_as_read(gone)
+
+    async def _delete_as_read(self, gone: Sequence[KeyValue]) -> int:
+        """Deletes what may have been written again since: under the same id, and young."""
         for first in range(0, len(gone), _DELETES_PER_TXN // 2):
             part = gone[first : first + _DELETES_PER_TXN // 2]
             compares = tuple(unchanged(kv) for kv in part)
             txn = Txn(compares, tuple(Delete(kv.key) for kv in part), use_reserve=True)
             await self._lease.commit([txn])
-            self._counters.removed_requests += len(part)
+        return len(gone)
 
     async def _page(self, sweep: _Sweep) -> Page:
         return await self._mesh.store.scan(

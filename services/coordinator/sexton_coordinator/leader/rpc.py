@@ -12,12 +12,15 @@ from sexton.errors import InvalidArgument
 from sexton.internal.v1 import coordinator_pb2 as pb
 from sexton.internal.v1 import coordinator_pb2_grpc as grpc_services
 from sexton.v1 import scheduler_pb2
+from sexton_coordinator.jobs_store import JobRef
 from sexton_coordinator.leader.leadership import Leadership
 from sexton_coordinator.mesh import Mesh
 from sexton_core.errors import FieldError
-from sexton_core.ids import RunId, check_name, check_uid, parse_run_id
+from sexton_core.ids import RunId, check_backfill_id, check_name, check_uid, parse_run_id
 from sexton_core.instants import MAX_INSTANT, MILLISECOND
+from sexton_core.policy.backfill import MAX_BACKFILL_RUNS
 from sexton_records import keys
+from sexton_records.backfills import ASKED_ORDERS, ASKED_OVERLAPS
 from sexton_records.state import OVERLAP_OF
 from sexton_runtime.rpc.server import Service
 from sexton_runtime.secrets import Role
@@ -55,11 +58,9 @@ class LeaderServicer(grpc_services.LeaderServiceServicer):
 
     async def Trigger(self, request: pb.TriggerRequest, _context: Any) -> pb.TriggerResponse:
         """Starts a run through the gate."""
-        with _refusing():
-            check_name("namespace", request.namespace)
-            check_name("job", request.job)
-            check_uid(request.uid)
-            if request.retry_of:
+        _job_ref(request.namespace, request.job, request.uid)
+        if request.retry_of:
+            with _refusing():
                 parse_run_id(request.retry_of, field="retry_of")
         if request.dead_letter:
             _check_dead_letter(request.dead_letter, request.uid, request.retry_of)
@@ -81,6 +82,38 @@ class LeaderServicer(grpc_services.LeaderServiceServicer):
             _check_dead_letter(key)
         await self._leadership.require(request.shard).purge_dead(request.dead_letters)
         return pb.PurgeDeadResponse()
+
+    async def StartBackfill(
+        self, request: pb.StartBackfillRequest, _context: Any
+    ) -> pb.StartBackfillResponse:
+        """Records a backfill, to be worked off."""
+        asked = request.request
+        _check_request_id(asked.request_id)
+        if asked.overlap not in ASKED_OVERLAPS or asked.order not in ASKED_ORDERS:
+            raise InvalidArgument("overlap", asked.overlap, "a policy that this version knows")
+        if not 1 <= request.total <= MAX_BACKFILL_RUNS:
+            raise InvalidArgument("total", request.total, f"1 to {MAX_BACKFILL_RUNS:,}")
+        parts = asked.parent.split("/")
+        if len(parts) != len(("namespaces", "", "jobs", "")):
+            raise InvalidArgument("parent", asked.parent, "the name of a job")
+        ref = _job_ref(parts[1], parts[3], request.uid)
+        tenure = self._leadership.of_job(request.uid)
+        return pb.StartBackfillResponse(backfill=await tenure.start_backfill(request, ref))
+
+    async def StopBackfill(
+        self, request: pb.StopBackfillRequest, _context: Any
+    ) -> pb.StopBackfillResponse:
+        """Has a backfill start nothing any more."""
+        ref = _job_ref(request.namespace, request.job, request.uid)
+        with _refusing():
+            check_backfill_id(request.backfill)
+        tenure = self._leadership.of_job(request.uid)
+        return pb.StopBackfillResponse(backfill=await tenure.stop_backfill(ref, request.backfill))
+
+
+def _job_ref(namespace: str, job: str, uid: str) -> JobRef:
+    with _refusing():
+        return JobRef(check_uid(uid), check_name("namespace", namespace), check_name("job", job))
 
 
 def _check_request_id(text: str) -> None:

@@ -8,9 +8,18 @@ from typing import Final, NamedTuple
 from google.protobuf.message import Message
 
 from sexton.internal.v1 import queue_pb2, records_pb2
-from sexton.v1 import run_pb2, scheduler_pb2
+from sexton.v1 import backfill_pb2, run_pb2, scheduler_pb2
 from sexton_coordinator.jobs_store import LoadedJob
-from sexton_coordinator.leader.machine import Asked, Created, Trigger
+from sexton_coordinator.leader.filling import Filling
+from sexton_coordinator.leader.machine import (
+    Asked,
+    Created,
+    Filled,
+    Known,
+    StartFill,
+    StopFill,
+    Trigger,
+)
 from sexton_coordinator.requests import encode_request
 from sexton_coordinator.writes import JobName, buffered_ops, decision_ops, state_ops
 from sexton_core.ids import RunId, manual_run_id, requeued_run_id, retry_run_id
@@ -22,11 +31,14 @@ from sexton_core.policy import (
     NewRun,
     Repeated,
     Verdict,
+    Waiting,
     decide,
+    due_next,
     trigger,
 )
 from sexton_core.words import Ask, Decision, Overlap
 from sexton_records import keys
+from sexton_records.backfills import backfill_message, ended_record, new_backfill_record
 from sexton_records.runs import new_record, run_message
 from sexton_records.state import OVERLAP_OF
 from sexton_runtime.kv.types import (
@@ -68,6 +80,9 @@ class Step(NamedTuple):
     requires: the runs that compares name, by the index of the compare.
     timer: when the timer then stands.
     ends: what is asked of live runs, by the shard of their queue.
+    asked, answer: what somebody asked for, and what becomes of it.
+    filled: what becomes of a backfill.
+    again: whether there is more to do at once.
     """
 
     loaded: LoadedJob
@@ -80,6 +95,8 @@ class Step(NamedTuple):
     ends: tuple[tuple[int, queue_pb2.EndRequest], ...]
     asked: Asked | None = None
     answer: Message | None = None
+    filled: Filled | None = None
+    again: bool = False
 
     def after(self, revision: int) -> LoadedJob:
         """Returns the job as it is once the step is committed at a revision."""
@@ -136,6 +153,8 @@ class Planner:
             OversizedError: it does not fit a transaction, however little of it is decided.
 
         """
+        if isinstance(asked, StartFill | StopFill):
+            return self._backfill_step(loaded, asked, now)
         for starts in _STARTS:
             if asked is None:
                 verdict = decide(loaded.job, loaded.state, now, ended, limit=starts)
@@ -143,9 +162,34 @@ class Planner:
             else:
                 assert isinstance(asked, Trigger), "nothing else is asked for"
                 verdict, admission = _start(loaded, now, asked, ended, starts)
-                step = self._step(loaded, verdict, now, asked, admission)
+                step = self._step(loaded, verdict, now, asked=asked, admission=admission)
             if step.txn is None or self._fits(step.txn):
                 return step
+        raise OversizedError
+
+    def plan_fill(self, known: Known, filling: Filling, now: Instant) -> Step | None:
+        """Decides about a job's backfills and makes the transaction; None: none goes on now.
+
+        Raises:
+            OversizedError: it does not fit a transaction.
+
+        """
+        loaded = known.loaded
+        assert loaded is not None, "it is decided about"
+        for starts in _STARTS:
+            fits = True
+            for found, filled in filling.steps(known, now, starts):
+                verdict = _unchanged(loaded) if found is None else found.verdict
+                if filled is None and not verdict.changed and not verdict.asks:
+                    continue
+                more = found is None or found.waiting in {Waiting.NOTHING, Waiting.DONE}
+                step = self._step(loaded, verdict, now, filled=filled, again=more)
+                fits = step.txn is None or self._fits(step.txn)
+                if fits:
+                    return step
+                break
+            if fits:
+                return None
         raise OversizedError
 
     def handle_key(self, uid: str, handle: Handle) -> bytes:
@@ -155,10 +199,13 @@ class Planner:
     def proof_key(self, asked: Asked) -> bytes:
         """Returns the key that says whether something has had its effect.
 
-        Of a start, its dead letter's or its request's. The request's shard is its own, not the
-        job's: a job that is deleted and created again may be in another shard, and the request is
-        still the same.
+        Of a backfill its own; of a start, its dead letter's or its request's. The request's shard
+        is its own, not the job's: a job that is deleted and created again may be in another shard,
+        and the request is still the same.
         """
+        if isinstance(asked, StartFill | StopFill):
+            shard = keys.shard_of(asked.ref.uid, self._coordinator_shards)
+            return keys.backfill_key(shard, asked.ref.uid, asked.backfill_id)
         assert isinstance(asked, Trigger), "nothing else is asked for"
         request = asked.request
         if request.dead_letter:
@@ -192,9 +239,11 @@ class Planner:
         loaded: LoadedJob,
         verdict: Verdict,
         now: Instant,
+        *,
         asked: Trigger | None = None,
         admission: Admission | None = None,
-        *,
+        filled: Filled | None = None,
+        again: bool = False,
         force: bool = False,
     ) -> Step:
         name, uid = loaded.name, loaded.name.uid
@@ -222,6 +271,9 @@ class Planner:
         if asked is not None and admission is not None:
             answer = _answer(name, admission, created)
             self._write_proof(asked, answer, now, compares, then)
+        if filled is not None:
+            compares.append(filled.compare(name.shard))
+            then.append(filled.put(name.shard))
         return Step(
             loaded=loaded,
             verdict=verdict,
@@ -236,7 +288,24 @@ class Planner:
             ),
             asked=asked,
             answer=answer,
+            filled=filled,
+            again=again,
         )
+
+    def _backfill_step(self, loaded: LoadedJob, asked: StartFill | StopFill, now: Instant) -> Step:
+        """Returns what begins or ends a backfill; it decides nothing about the job."""
+        name, uid = loaded.name, loaded.name.uid
+        if isinstance(asked, StartFill):
+            assert asked.backfill is not None, "it was found to be possible"
+            record = new_backfill_record(name.namespace, name.job, asked.backfill, asked.body, now)
+            filled = Filled(uid, asked.backfill_id, record, 0)
+        else:
+            assert asked.standing is not None, "it was read"
+            before = records_pb2.BackfillRecord.FromString(asked.standing.value)
+            record = ended_record(before, backfill_pb2.BACKFILL_STATE_CANCELLED, now)
+            filled = Filled(uid, asked.backfill_id, record, asked.standing.mod_revision)
+        step = self._step(loaded, _unchanged(loaded), now, filled=filled, again=True)
+        return step._replace(asked=asked, answer=backfill_message(uid, asked.backfill_id, record))
 
     def _write_proof(
         self,
@@ -275,6 +344,12 @@ def _txn(
     if verdict.state.cursor != state.cursor and timer is not None:
         not_before = max(not_before, timer)
     return Txn(tuple(compares), tuple(then), not_before_ns=not_before)
+
+
+def _unchanged(loaded: LoadedJob) -> Verdict:
+    """Returns a verdict that leaves a job as it is."""
+    next_due = due_next(loaded.job, loaded.state)
+    return Verdict(loaded.state, (), (), (), (), (), (), None, next_due, False)
 
 
 def requeued_id(uid: str, asked: Trigger) -> RunId:

@@ -10,19 +10,21 @@ import structlog
 
 from sexton.errors import Compacted, NotLeader, OutcomeUnknown, SextonError
 from sexton.internal.v1 import coordinator_pb2, records_pb2
-from sexton.v1 import scheduler_pb2
+from sexton.v1 import backfill_pb2, scheduler_pb2
 from sexton_coordinator.jobs_store import JobRef
 from sexton_coordinator.leader.counters import Counters
 from sexton_coordinator.leader.definitions import Definitions
+from sexton_coordinator.leader.filling import Filling
 from sexton_coordinator.leader.firing import Firing
 from sexton_coordinator.leader.horizon import HORIZON_NS, MOST_TIMERS
 from sexton_coordinator.leader.lookout import Lookout
-from sexton_coordinator.leader.machine import Machine, Trigger
+from sexton_coordinator.leader.machine import Machine, StartFill, StopFill, Trigger
 from sexton_coordinator.leader.pushing import Links
 from sexton_coordinator.leader.reconciler import Reconciler
 from sexton_coordinator.leader.retention import RetentionPass
 from sexton_coordinator.mesh import Mesh
 from sexton_coordinator.requests import body_hash
+from sexton_core.ids import backfill_id
 from sexton_records import keys
 from sexton_runtime.kv.held_lease import HeldLease
 from sexton_runtime.kv.types import Delete, Txn
@@ -57,6 +59,7 @@ class Tenure:
         self._mesh = mesh
         self._counters = counters
         self._machine = Machine()
+        self._filling = Filling(mesh=mesh, lease=lease, shard=shard, machine=self._machine)
         self._links = Links(
             mesh=mesh,
             lease=lease,
@@ -70,6 +73,7 @@ class Tenure:
             lease=lease,
             shard=shard,
             machine=self._machine,
+            filling=self._filling,
             queues=self._links,
             counters=counters,
         )
@@ -78,6 +82,7 @@ class Tenure:
             lease=lease,
             shard=shard,
             machine=self._machine,
+            filling=self._filling,
             planner=self._firing.planner,
             queues=self._links,
             counters=counters,
@@ -134,6 +139,52 @@ class Tenure:
         answer: scheduler_pb2.TriggerJobResponse = await trigger.answer
         return answer
 
+    async def start_backfill(
+        self, request: coordinator_pb2.StartBackfillRequest, name: JobRef
+    ) -> backfill_pb2.Backfill:
+        """Records a backfill, to be worked off.
+
+        Raises:
+            NotFound: there is no such job, or it is another incarnation.
+            InvalidArgument: the request's id was another request's, or the range can't be used.
+            StaleRevision: the definition has another version by now.
+            IllegalState: too many backfills of the job go on.
+            NotLeader, OutcomeUnknown: the tenure ended before the answer came.
+
+        """
+        asked = StartFill(
+            ref=name,
+            backfill_id=backfill_id(name.uid, request.request.request_id),
+            request=request.request,
+            body=body_hash(request.request),
+            version=request.version,
+            total=request.total,
+            answer=asyncio.get_running_loop().create_future(),
+        )
+        return await self._ask_about_backfill(asked)
+
+    async def stop_backfill(self, name: JobRef, backfill: str) -> backfill_pb2.Backfill:
+        """Has a backfill start nothing any more.
+
+        Raises:
+            NotFound: there is no such job or backfill.
+            NotLeader, OutcomeUnknown: the tenure ended before the answer came.
+
+        """
+        asked = StopFill(
+            ref=name,
+            backfill_id=backfill,
+            answer=asyncio.get_running_loop().create_future(),
+        )
+        return await self._ask_about_backfill(asked)
+
+    async def _ask_about_backfill(self, asked: StartFill | StopFill) -> backfill_pb2.Backfill:
+        if not self.lease.still_held():
+            raise NotLeader
+        self._machine.ask(asked)
+        answer: backfill_pb2.Backfill = await asked.answer
+        return answer
+
     async def purge_dead(self, dead_letters: Sequence[bytes]) -> None:
         """Takes dead letters off the list.
 
@@ -168,7 +219,11 @@ class Tenure:
             )
             group.create_task(
                 RetentionPass(
-                    mesh=self._mesh, lease=self.lease, shard=self.shard, counters=self._counters
+                    mesh=self._mesh,
+                    lease=self.lease,
+                    shard=self.shard,
+                    filling=self._filling,
+                    counters=self._counters,
                 ).run()
             )
             self._lookout.want()

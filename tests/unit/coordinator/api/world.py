@@ -17,6 +17,7 @@ from sexton.internal.v1 import queue_pb2
 from sexton.internal.v1 import records_pb2 as records
 from sexton.v1 import job_pb2, run_pb2
 from sexton.v1 import scheduler_pb2 as api
+from sexton.v1.backfill_pb2_grpc import BackfillServiceStub
 from sexton.v1.dead_letter_pb2_grpc import DeadLetterServiceStub
 from sexton.v1.scheduler_pb2_grpc import JobServiceStub, MeshServiceStub, RunServiceStub
 from sexton_runtime.rpc.policy_channel import PolicyChannel
@@ -87,6 +88,7 @@ class World(Mesh):
         self.jobs_api = JobServiceStub(channel)
         self.runs_api = RunServiceStub(channel)
         self.mesh_api = MeshServiceStub(channel)
+        self.fill_api = BackfillServiceStub(channel)
         self.dead_api = DeadLetterServiceStub(channel)
 
     def open_channel(self, address: str) -> PolicyChannel:
@@ -116,6 +118,12 @@ class World(Mesh):
     async def run_record(self, run: run_pb2.Run) -> records.RunRecord:
         (kv,) = [kv for kv in await self.below(b"active/") if kv.key.endswith(_id(run).encode())]
         return records.RunRecord.FromString(kv.value)
+
+    def record_of(self, kv: Any) -> records.RunRecord:
+        return records.RunRecord.FromString(kv.value)
+
+    def backfill_of(self, kv: Any) -> records.BackfillRecord:
+        return records.BackfillRecord.FromString(kv.value)
 
     async def ended(self, run: run_pb2.Run) -> run_pb2.Run:
         """Waits until a run has ended."""

@@ -111,25 +111,64 @@ def test_it_can_end_the_live_run_first(overlap: Overlap, ask: Ask) -> None:
     assert found.waiting is Waiting.LIVE_RUN
 
 
-def test_allow_all_waits_at_max_live_instead_of_dropping() -> None:
-    world = world_at(100, max_live=2)
+def test_allow_all_waits_before_max_live_so_that_the_schedule_finds_room() -> None:
+    world = world_at(100, max_live=3, overlap=Overlap.ALLOW_ALL)
     filled, waiting = step(world, backfill(world, overlap=Overlap.ALLOW_ALL))
     assert filled_seconds(world) == [10, 20]
     assert waiting is Waiting.LIVE_RUN
+    world.tick(10)
+    assert world.runs[-1].origin == "schedule"
     finish(world)
     filled, _ = step(world, filled)
     assert filled_seconds(world) == [10, 20, 30, 40]
 
 
-def test_it_never_changes_a_decision_and_the_schedule_meets_its_runs_at_the_gate() -> None:
+def test_where_one_run_may_live_it_takes_that_one() -> None:
+    world = world_at(100, max_live=1)
+    _, waiting = step(world, backfill(world, overlap=Overlap.ALLOW_ALL))
+    assert filled_seconds(world) == [10]
+    assert waiting is Waiting.LIVE_RUN
+
+
+def test_a_nominal_time_waits_for_the_run_of_a_backfill_and_goes_before_its_next() -> None:
+    world = world_at(100)
+    filled, _ = step(world, backfill(world))
+    assert world.state.cursor == 100 * SECOND
+    world.tick(10)
+    assert world.passed() == []
+    assert [start.nominal for start in world.state.buffered] == [110 * SECOND]
+    finish(world)
+    filled, waiting = step(world, filled)
+    assert [(run.origin, run.nominal) for run in world.runs] == [
+        ("backfill", 10 * SECOND),
+        ("schedule", 110 * SECOND),
+    ]
+    assert waiting is Waiting.LIVE_RUN
+    finish(world)
+    step(world, filled)
+    assert filled_seconds(world) == [10, 20]
+    world.check_conservation()
+
+
+def test_only_one_nominal_time_waits_for_a_backfill() -> None:
     world = world_at(100)
     step(world, backfill(world))
-    cursor = world.state.cursor
-    assert cursor == 100 * SECOND
-    world.tick(10)
-    assert world.passed() == [("skipped", "overlap", 110, 110)]
-    assert world.ranges[0].blocked_by == world.runs[0].run_id
+    world.tick(20)
+    assert [start.nominal for start in world.state.buffered] == [110 * SECOND]
+    assert world.passed() == [("skipped", "overlap", 120, 120)]
     world.check_conservation()
+
+
+def test_it_starts_nothing_beside_its_own_runs_while_a_start_waits_for_them() -> None:
+    world = world_at(100)
+    filled = backfill(world, last=90 * SECOND, overlap=Overlap.ALLOW_ALL)
+    filled, _ = step(world, filled)
+    world.tick(10)
+    assert len(world.state.buffered) == 1
+    more = backfill(world, first=5 * SECOND, last=20 * SECOND, overlap=Overlap.ALLOW_ALL)
+    _, waiting = step(world, more)
+    assert waiting is Waiting.LIVE_RUN
+    assert len(world.runs) == 9
 
 
 def test_buffered_starts_go_first() -> None:
@@ -180,7 +219,10 @@ def test_ten_years_of_every_second_are_refused_in_bounded_time() -> None:
     schedule = Every(1)
     world = World(job_of(schedule), now_s=3_650 * 86_400)
     schedule.questions = 0
-    with pytest.raises(PolicyError, match=r"1 to 10,000 nominal times; it holds more than 10,000"):
+    with pytest.raises(
+        PolicyError,
+        match=r"more than 10,000: ask in parts, the first one up to 1970-01-01T02:46:39Z",
+    ):
         backfill(world, first=0, last=3_650 * DAY)
     assert schedule.questions <= 10_001
 
