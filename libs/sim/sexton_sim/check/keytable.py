@@ -49,6 +49,10 @@ def _missing(kind: bytes, changed: Changed, commit: MeshCommit) -> str:
         swept = kind == keys.DECISIONS and changed.after is None
         lease = leads or (by_person and kind != keys.BUFFERED)
         return _first(state=rests or swept, **{"the coordinator's lease": lease})
+    if kind == keys.BACKFILLS:
+        own = _compared(commit, changed.key)
+        state = changed.after is None or _compares(commit, keys.STATE)
+        return _first(own=own, state=state, **{"the coordinator's lease": leads})
     if kind == keys.DELETED:
         own = _compared(commit, changed.key)
         return _first(own=own, **{"the coordinator's lease": leads or changed.before is None})
@@ -62,7 +66,7 @@ def _missing(kind: bytes, changed: Changed, commit: MeshCommit) -> str:
         return _first(own=_unchanged(commit, changed), **{"the queue's lease": owns})
     if kind in {keys.RUNS, keys.ENDED, keys.DEAD} and changed.after is None:
         return _first(**{"the coordinator's lease": leads})
-    if kind in {keys.RUNNING, keys.RUNS, keys.ENDED, keys.DEAD, keys.SESSIONS}:
+    if kind in {keys.RUNNING, keys.RUNS, keys.ENDED, keys.DEAD, keys.SESSIONS, keys.QUEUES}:
         return _first(**{"the queue's lease": owns})
     if kind == keys.REQUESTS:
         return _first(own=_compared(commit, changed.key))
