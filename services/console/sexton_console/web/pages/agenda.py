@@ -19,6 +19,7 @@ from sexton_console.web.render import render
 from sexton_console.web.shared import shared
 from sexton_console.web.urls import with_query
 from sexton_console.words import job_parts, run_state, schedule_text, zone_of
+from sexton_core.errors import FieldError
 from sexton_core.instants import SECOND, from_datetime
 from sexton_core.zones import get_zone
 
@@ -59,8 +60,27 @@ class Lane(NamedTuple):
     marks: tuple[Mark, ...]
     changes: tuple[int, ...]
     """Parts of the axis in which the clock of its zone changes."""
-    cut: bool
-    """Whether there are more instants than were read."""
+    bands: tuple[tuple[float, float], ...]
+    """Where there are more instants than were read: begin and end, in parts of the axis."""
+
+
+class Axis(NamedTuple):
+    """From when to when, and where now is."""
+
+    start: datetime
+    end: datetime
+    now: datetime
+
+    def place(self, time: datetime) -> float:
+        """Gives where a time is, in parts of the axis."""
+        return (time - self.start) / (self.end - self.start) * BINS
+
+
+class Read(NamedTuple):
+    """What was read of a job: its instants with what became of them, and where there are more."""
+
+    found: list[tuple[datetime, str]]
+    unread: list[tuple[datetime, datetime]]
 
 
 class Pile(NamedTuple):
@@ -78,12 +98,12 @@ async def show(request: Request) -> Response:
     prefix = query.text(request, "prefix")
     token = request.query_params.get("page", "")
     middle = query.moment(request, "at") or datetime.fromtimestamp(desk.now_s // 60 * 60, UTC)
-    start, end = middle - SPAN, middle + SPAN
-    now = datetime.fromtimestamp(desk.now_s, UTC)
+    axis = Axis(middle - SPAN, middle + SPAN, datetime.fromtimestamp(desk.now_s, UTC))
+    start, end, now = axis
     answer = await desk.api.jobs(prefix=prefix, size=LANES, token=token)
     turns = asyncio.Semaphore(_AT_ONCE)
     lanes, load = await asyncio.gather(
-        asyncio.gather(*(_lane(desk, job, start, end, now, turns) for job in answer.jobs)),
+        asyncio.gather(*(_lane(desk, job, axis, turns) for job in answer.jobs)),
         part(
             shared(desk, f"load {start}", 60.0,
                    lambda: desk.api.forecast(max(start, now), max(end, now + SPAN), _BIN_S))
@@ -106,7 +126,7 @@ async def show(request: Request) -> Response:
         middle=middle,
         end=end,
         bins=BINS,
-        now_bin=(now - start) / (end - start) * BINS,
+        now_bin=axis.place(now),
         earlier=with_query("/agenda", prefix=prefix, at=_text(start), page=token),
         later=with_query("/agenda", prefix=prefix, at=_text(end), page=token),
         next_page=with_query("/agenda", prefix=prefix, at=at, page=answer.next_page_token)
@@ -115,74 +135,64 @@ async def show(request: Request) -> Response:
     )
 
 
-async def _lane(  # noqa: PLR0917 - what an axis is
-    desk: Desk,
-    job: job_pb2.Job,
-    start: datetime,
-    end: datetime,
-    now: datetime,
-    turns: asyncio.Semaphore,
-) -> Lane:
+async def _lane(desk: Desk, job: job_pb2.Job, axis: Axis, turns: asyncio.Semaphore) -> Lane:
     namespace, short = job_parts(job.name)
     zone = zone_of(job.spec)
     async with turns:
-        found, cut = await shared(
-            desk, f"agenda {job.name} {job.etag} {start}", _KEPT_S,
-            lambda: _decisions(desk.api, job, start, end, now),
-        )  # fmt: skip
+        read = await shared(
+            desk,
+            f"agenda {job.name} {job.etag} {axis.start}",
+            _KEPT_S,
+            lambda: _read(desk.api, job, axis),
+        )
     return Lane(
         namespace=namespace,
         job=short,
         schedule=", ".join(schedule_text(each) for each in job.spec.schedules) or "by hand only",
         zone=zone,
         paused=job.paused,
-        marks=_marks(found, start),
-        changes=_clock_changes(zone, start, end),
-        cut=cut,
+        marks=_marks(read.found, axis.start),
+        changes=_clock_changes(zone, axis),
+        bands=tuple((axis.place(first), axis.place(last)) for first, last in read.unread),
     )
 
 
-async def _decisions(
-    mesh: MeshApi, job: job_pb2.Job, start: datetime, end: datetime, now: datetime
-) -> tuple[list[tuple[datetime, str]], bool]:
-    """Gives what became of the instants behind, and those ahead; and whether there are more."""
-    behind, ahead = await asyncio.gather(
-        _behind(mesh, job.name, start, min(end, now)),
-        part(mesh.preview(job.name, after=max(start, now), until=end, count=_MOST))
-        if end > now and job.spec.schedules
-        else _nothing(),
-    )
-    found, cut = behind
-    if ahead.value is not None:
-        times = ahead.value.times
-        found += [(each.nominal_time.ToDatetime(UTC), "forecast") for each in times]
-        cut = cut or len(times) >= _MOST
-    elif job.HasField("next_time") and start <= job.next_time.ToDatetime(UTC) <= end:
-        found.append((job.next_time.ToDatetime(UTC), "forecast"))
-    return found, cut
+async def _read(mesh: MeshApi, job: job_pb2.Job, axis: Axis) -> Read:
+    """Reads what became of the instants behind, and what is asked for ahead."""
+    behind, ahead = await asyncio.gather(_behind(mesh, job, axis), _ahead(mesh, job, axis))
+    return Read([*behind.found, *ahead.found], [*behind.unread, *ahead.unread])
 
 
-async def _behind(
-    mesh: MeshApi, name: str, start: datetime, end: datetime
-) -> tuple[list[tuple[datetime, str]], bool]:
-    if end <= start:
-        return [], False
-    ledger = await part(mesh.decisions(name, start=start, end=end, size=_MOST))
+async def _behind(mesh: MeshApi, job: job_pb2.Job, axis: Axis) -> Read:
+    first, last = axis.start, min(axis.end, axis.now)
+    if last <= first:
+        return Read([], [])
+    ledger = await part(mesh.decisions(job.name, start=first, end=last, size=_MOST))
     if ledger.value is not None:
-        entries = ledger.value.entries
-        return [(e.nominal_time.ToDatetime(UTC), _state(e)) for e in entries], bool(
-            ledger.value.next_page_token
-        )
-    runs = await mesh.runs(name, after=start, before=end, size=500)
-    return [
-        (run.nominal_time.ToDatetime(UTC), run_state(run.state))
-        for run in runs.runs
-        if run.origin == run_pb2.RUN_ORIGIN_SCHEDULE
-    ], bool(runs.next_page_token)
+        found = [(e.nominal_time.ToDatetime(UTC), _state(e)) for e in ledger.value.entries]
+        more = ledger.value.next_page_token
+    else:
+        runs = await mesh.runs(job.name, after=first, before=last, size=_MOST)
+        found = [
+            (run.nominal_time.ToDatetime(UTC), run_state(run.state))
+            for run in runs.runs
+            if run.origin == run_pb2.RUN_ORIGIN_SCHEDULE
+        ]
+        more = runs.next_page_token
+    return Read(found, [(first, min(found)[0])] if more and found else [])
 
 
-async def _nothing() -> Part[api.PreviewJobResponse]:
-    return Part(api.PreviewJobResponse())
+async def _ahead(mesh: MeshApi, job: job_pb2.Job, axis: Axis) -> Read:
+    first, last = max(axis.start, axis.now), axis.end
+    if last <= first or not job.spec.schedules or job.paused:
+        return Read([], [])
+    preview = await part(mesh.preview(job.name, after=first, until=last, count=_MOST))
+    if preview.value is not None:
+        found = [(e.nominal_time.ToDatetime(UTC), "forecast") for e in preview.value.times]
+        return Read(found, [(found[-1][0], last)] if len(found) >= _MOST else [])
+    following = job.next_time.ToDatetime(UTC)
+    known = job.HasField("next_time") and first <= following <= last
+    return Read([(following, "forecast")] if known else [], [])
 
 
 def _state(entry: api.LedgerEntry) -> str:
@@ -234,15 +244,14 @@ def _hours(start: datetime) -> list[tuple[float, str]]:
     return found
 
 
-def _clock_changes(zone: str, start: datetime, end: datetime) -> tuple[int, ...]:
-    first, last = from_datetime(start) // SECOND, from_datetime(end) // SECOND
-    known = get_zone(zone)
-    return tuple(
-        place
-        for place in range(BINS)
-        if known.offset(first + place * _BIN_S)
-        != known.offset(min(last, first + (place + 1) * _BIN_S))
-    )
+def _clock_changes(zone: str, axis: Axis) -> tuple[int, ...]:
+    first, last = from_datetime(axis.start) // SECOND, from_datetime(axis.end) // SECOND
+    try:
+        known = get_zone(zone)
+    except FieldError:  # a zone that only a newer mesh knows
+        return ()
+    offsets = [known.offset(min(last, first + place * _BIN_S)) for place in range(BINS + 1)]
+    return tuple(place for place in range(BINS) if offsets[place] != offsets[place + 1])
 
 
 def _text(moment: datetime) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from sexton.v1 import job_pb2
 from sexton_console.web import query
 from sexton_console.web.desk import desk_of
 from sexton_console.web.render import render
@@ -29,7 +30,14 @@ async def show(request: Request) -> Response:
         name = job_name(namespace if slash else "default", short)
         job = await desk.api.job(name)
         zone = zone_of(job.spec)
-        moment = query.moment(request, "at", zone) or datetime.fromtimestamp(desk.now_s, UTC)
+        moment = query.moment(request, "at", zone) or _last_time(job)
         shown["found"] = await desk.api.explain(name, moment)
         shown |= {"namespace": namespace if slash else "default", "short": short}
     return render(request, "why.html", title="Why", section="why", zone=zone, **shown)
+
+
+def _last_time(job: job_pb2.Job) -> datetime:
+    """Gives the time that is asked about most: the last one that was decided, else the next."""
+    if job.HasField("cursor_time"):
+        return job.cursor_time.ToDatetime(UTC)
+    return (job.next_time if job.HasField("next_time") else job.create_time).ToDatetime(UTC)
