@@ -112,12 +112,12 @@ async def three_at_once(diaries: list[Diary], scene: Scene) -> None:
 
 
 async def one_of_three(diaries: list[Diary], scene: Scene) -> None:
-    """Kills the leader half a second before a bell; later the next one is stopped in order."""
+    """Kills the leader just before a bell; later the next one is stopped in order."""
     copies = Copies(scene, [BELL], lease=True)
     diaries.append(copies.diary)
-    await asyncio.sleep(29.5)
+    await asyncio.sleep(29.2)
     copies.kill_leader()
-    await asyncio.sleep(15)
+    await asyncio.sleep(15.3)
     copies.stop_leader()
     await asyncio.sleep(16.5)
 
@@ -128,7 +128,7 @@ async def too_much_for_one(diaries: list[Diary], scene: Scene) -> None:
     backups = [Job(f"backup-{number}", once, 60.0) for number in range(1, BACKUPS + 1)]
     copies = Copies(scene, backups, lease=True)
     diaries.append(copies.diary)
-    await asyncio.sleep(330)
+    await asyncio.sleep(330.4)
     copies.kill_leader()
     await asyncio.sleep(250)
 
@@ -144,7 +144,7 @@ def tell() -> Told:
     three, one, busy = diaries
     page = Page()
     page.say("Three copies of the sexton on three machines, one store, a bell every 10 seconds.")
-    for event in three.events[:6]:
+    for event in sorted(three.told()[:6], key=lambda event: (event.nominal, event.who)):
         page.at(event.at, f"{event.who} {event.what}")
     page.say(
         f"  After a minute: {len(three.done())} bells instead of {BELLS}."
@@ -153,9 +153,9 @@ def tell() -> Told:
         f"A lease is a key in the store that is gone {TTL_S:g} s after its last renewal. Whoever",
         "creates it acts and renews it; the others watch it and wait until it is gone.",
     )
-    remarks = {"dies": " (kill -9), half a second before a bell", "stops": " (SIGTERM)"}
-    for event in one.events:
-        late = f", {event.late_s:.1f} s late, not lost" if event.late_s > 1 else ""
+    remarks = {"dies": " (kill -9), just before a bell", "stops": " (SIGTERM)"}
+    for event in one.told():
+        late = f", {event.late_s:.1f} s late, not lost" if event.late_s > 0.5 else ""
         page.at(event.at, f"{event.who} {event.what}{late}{remarks.get(event.what, '')}")
     died_s, stopped_s = (one.gap_s(after=what, until="leads") for what in ("dies", "stops"))
     page.conclude(
@@ -166,8 +166,8 @@ def tell() -> Told:
         "",
         f"THE WALL: {BACKUPS} backups of a minute each are due at 00:03:00. The leader does them:",
     )
-    for event in busy.events[1:]:
-        late = f", {event.late_s:.0f} s late" if event.late_s > 1 else ""
+    for event in busy.told()[1:]:
+        late = f", {event.late_s / 60:.1f} min late" if event.late_s > 0.5 else ""
         page.at(event.at, f"{event.who} {'begins ' if event.nominal else ''}{event.what}{late}")
     page.say("  One works and two look on. What the dead one had half done is done again.")
     return page.told(

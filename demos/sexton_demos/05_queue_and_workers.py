@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 from sexton_core.instants import MINUTE, SECOND, Instant
-from sexton_demos.telling import MIDNIGHT, Numbers, Page, Told, plural
+from sexton_demos.telling import MIDNIGHT, Numbers, Page, Told, by_appearance, plural
 from sexton_demos.town import Town, at
 
 DUE: Instant = MIDNIGHT + 3 * MINUTE
 KILLED: Instant = DUE + 20 * SECOND
 OWNER_KILLED: Instant = DUE + 40 * SECOND
+CUT_OFF: Instant = DUE + 10 * SECOND
 BACKUPS = 5
 
 
@@ -31,7 +32,7 @@ async def a_worker_is_cut_off(town: Town) -> None:
     """A worker lives and works, and nobody can reach it."""
     await town.until(DUE - MINUTE)
     await town.create("charge", lasts_s=20, schedules=at("00:03:00"))
-    await town.until(DUE + 10 * SECOND)
+    await town.until(CUT_OFF)
     town.isolate(town.attempts()[0].worker)
     await town.until(DUE + 60 * SECOND)
 
@@ -46,20 +47,21 @@ def tell() -> Told:
     town = Town.show(a_worker_dies)
     attempts = town.attempts()
     on_time, again = attempts[:BACKUPS], attempts[BACKUPS:]
-    on_time.sort(key=lambda attempt: attempt.job)
-    dead_worker, dead_owner = town.killed()
-    for attempt in on_time:
-        page.at(attempt.began, f"{attempt.worker} begins {attempt.job}")
-    page.at(KILLED, f"{dead_worker} is killed, with all that it has begun")
-    for attempt in again:
-        number = f"attempt {attempt.number}, under a higher token"
-        page.at(attempt.began, f"{attempt.worker} begins {attempt.job}: {number}")
-    page.at(OWNER_KILLED, f"{dead_owner} is killed, the owner of the line; the workers work on,")
-    page.say("              and report to the other queue, which holds the lease now")
+    begun = Counter(attempt.worker for attempt in on_time).most_common()
+    names = by_appearance(worker for worker, _ in begun)
+    for worker, number in begun:
+        page.at(on_time[0].began, f"{names[worker]} begins {plural(number, 'backup')}")
+    (dead, number), *_ = begun
+    page.at(KILLED, f"{names[dead]} is killed, and {number} backups with it")
+    gap_s = (again[0].began - KILLED) / SECOND
+    assert all(attempt.number == 2 for attempt in again)
+    others = " and ".join(sorted({names[attempt.worker] for attempt in again}))
+    page.at(again[0].began, f"{others}: they begin again, as attempt 2, under higher tokens")
+    page.at(OWNER_KILLED, "the queue that owns the line is killed. The workers work on, and report")
+    page.say("              to the other queue, which holds the lease by then")
     done = [attempt for attempt in attempts if attempt.how == "succeeded"]
     last = max(attempt.ended or 0 for attempt in done)
     page.at(last, f"the last of {plural(len(done), 'backup')} is done")
-    gap_s = (again[0].began - KILLED) / SECOND
     page.conclude(
         f"All begin on time. The dead worker's runs are elsewhere after {gap_s:.1f} s: its"
         " connection broke, and it did not come back within the grace of 2 s."
@@ -81,13 +83,13 @@ def tell_wall(page: Page) -> int:
     """Tells what a queue alone can't help; gives how many effects there were too many."""
     page.say("THE WALL: who is silent need not be dead. A run charges a customer, at its end:")
     first, second = attempts = Town.show(a_worker_is_cut_off).attempts()
-    page.at(first.began, f"{first.worker} begins")
-    page.at(
-        DUE + 10 * SECOND, f"{first.worker} loses its network; it lives, works, and tells nobody"
-    )
-    page.at(second.began, f"{second.worker} begins: attempt {second.number}")
+    names = by_appearance(attempt.worker for attempt in attempts)
+    lonely, other = names.values()
+    page.at(first.began, f"{lonely} begins")
+    page.at(CUT_OFF, f"{lonely} loses its network; it lives, works, and can tell nobody")
+    page.at(second.began, f"{other} begins: attempt {second.number}")
     for attempt in attempts:
-        page.at(attempt.ended or 0, f"{attempt.worker} charges the customer")
+        page.at(attempt.ended or 0, f"{names[attempt.worker]} charges the customer")
     charged = sum(attempt.how == "succeeded" for attempt in attempts)
     page.say(f"  One run, and the customer is charged {charged} times.")
     return charged - 1

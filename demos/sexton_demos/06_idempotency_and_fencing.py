@@ -13,7 +13,7 @@ from sexton.v1 import scheduler_pb2 as api
 from sexton_core.instants import MINUTE, SECOND, Instant, to_datetime
 from sexton_demos.diary import Diary
 from sexton_demos.scene import Scene
-from sexton_demos.telling import MIDNIGHT, Numbers, Page, Told, plural
+from sexton_demos.telling import MIDNIGHT, Numbers, Page, Told, by_appearance, plural
 from sexton_demos.town import Attempt, Town, at
 from sexton_demos.wall_clock import minutes_showing, ring_by_own_clock
 from sexton_records import keys
@@ -64,12 +64,13 @@ def tell_charge(page: Page) -> tuple[int, int]:
         "A run keeps its id from attempt to attempt: the idempotency key of its effect. Each",
         "attempt has a token of its own, a higher one. Two tills, which ask for one of them:",
     )
-    page.at(first.began, f"{first.worker} begins to charge, and loses its network 10 s later")
-    page.at(second.began, f"{second.worker} begins: the same key, a higher token")
+    lonely, other = by_appearance((first.worker, second.worker)).values()
+    page.at(first.began, f"{lonely} begins to charge, and loses its network 10 s later")
+    page.at(second.began, f"{other} begins: the same key, a higher token")
     by_key = Till()
-    page.at(first.ended, f"{first.worker} charges. {both(by_key, first)}")
-    page.at(BACK, f"{first.worker} is back, and reports that it {first.how}: refused")
-    page.at(second.ended, f"{second.worker} charges. {both(by_key, second)}")
+    page.at(first.ended, f"{lonely} charges. {both(by_key, first)}")
+    page.at(BACK, f"{lonely} is back, and reports that it {first.how}: refused")
+    page.at(second.ended, f"{other} charges. {both(by_key, second)}")
     ((_, record),) = town.written(keys.RUNS)
     run = records_pb2.RunRecord.FromString(record)
     names = [run_pb2.AttemptState.Name(attempt.state) for attempt in run.attempts]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from sexton_core.instants import SECOND, Instant
+from sexton_demos.telling import by_appearance
 
 
 class Event(NamedTuple):
@@ -32,6 +33,11 @@ class Diary:
     def note(self, who: str, what: str, nominal: Instant = 0) -> None:
         """Notes that something happens now."""
         self.events.append(Event(self._now(), who, what, nominal))
+
+    def told(self) -> list[Event]:
+        """Gives the events, and who did it by the order in which they came."""
+        names = by_appearance(event.who for event in self.events)
+        return [event._replace(who=names[event.who]) for event in self.events]
 
     def last(self, what: str) -> Event:
         """Gives when and to whom it happened last."""

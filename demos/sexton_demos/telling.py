@@ -95,6 +95,13 @@ def clock(instant: Instant) -> str:
     return f"{rounded:%H:%M:%S}.{rounded.microsecond // 100_000}"
 
 
+def by_appearance(names: Iterable[str]) -> dict[str, str]:
+    """Numbers processes of one kind as they come on the stage: which is which is chance."""
+    return {
+        name: f"{name.rpartition('-')[0]}-{n}" for n, name in enumerate(dict.fromkeys(names), 1)
+    }
+
+
 def plural(number: int, noun: str) -> str:
     """Gives `1 run`, `2 runs`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
