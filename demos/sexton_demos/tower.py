@@ -1,4 +1,4 @@
-"""A machine in a tower, three jobs for a day, and what was done of them: the first stage's world."""
+"""A machine in a tower, three jobs, and what was done of them in a day: the first world."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_another_process_with_other_hashes_tells_the_same():
 def test_the_code_on_the_page_is_that_of_the_stages():
     sources = [dedented(path.read_text()) for path in (ROOT / "demos").glob("*/0*.py")]
     blocks = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
-    assert len(blocks) >= 2
+    assert len(blocks) == 5
     for block in blocks:
         assert any(dedented(block) in source for source in sources), block
 
