@@ -147,6 +147,15 @@ def check_ends(ends: Sequence[queue_pb2.EndRequest]) -> None:
         _check_text(f"ends[{index}].reason", end.reason, MAX_REASON_CHARACTERS)
 
 
+def check_pause(request: queue_pb2.SetQueuePauseRequest) -> None:
+    """Checks a request to stop a queue's assignments, or to let them go on."""
+    try:
+        check_name("queue", request.queue)
+    except IdError as error:
+        raise InvalidArgument("queue", request.queue, error.expected) from None
+    _check_text("reason", request.reason, MAX_REASON_CHARACTERS)
+
+
 def pull_responses(
     stream: WorkerStream, owner_token: int, times: SessionTimes
 ) -> Iterator[worker_pb2.PullResponse]:
@@ -182,6 +191,7 @@ def pull_responses(
                     reason=reason,
                 )
                 stop.attempt.handle, stop.attempt.token = ref
+        response.drain, stream.drain = stream.drain, False
         if stream.reconnect and not stream.assignments:
             response.reconnect = True
             stream.reconnect = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableSequence
+from collections.abc import Collection, Iterable, MutableSequence
 from itertools import islice
 from typing import Final
 
@@ -25,7 +25,7 @@ def describe(
 ) -> queue_pb2.DescribeQueuesResponse:
     """Returns every queue that has been seen, and every session unless `queues_only`."""
     sessions = sorted(machine.sessions.by_id.values(), key=lambda session: session.id)
-    names = set(machine.table.line.queues())
+    names = {*machine.table.line.queues(), *machine.table.line.paused}
     live = [session for session in sessions if not session.ended]
     for session in live:
         names.update(session.queues)
@@ -46,7 +46,7 @@ def describe(
 
 
 def describe_queue(
-    machine: Machine, name: str, sessions: list[Session], now: Now
+    machine: Machine, name: str, sessions: Collection[Session], now: Now
 ) -> queue_pb2.QueueInfo:
     """Returns one queue as these live sessions serve it."""
     line = machine.table.line
@@ -63,7 +63,21 @@ def describe_queue(
         slots=sum(session.slots for session in sessions if name in session.queues),
         max_running=line.max_running.get(name, 0),
         offers=line.offers_of(name),
+        paused=name in line.paused,
+        pause_reason=line.paused.get(name, ""),
     )
+
+
+def describe_progress(machine: Machine, handles: Iterable[bytes]) -> list[queue_pb2.RunReport]:
+    """Returns what the tasks of runs last said, empty where they say nothing."""
+    reports = []
+    for handle in handles:
+        report = queue_pb2.RunReport()
+        entry = machine.table.by_key.get(handle)
+        if entry is not None and entry.progress is not None and entry.session is not None:
+            report.progress.fraction, report.progress.message = entry.progress
+        reports.append(report)
+    return reports
 
 
 def _session(machine: Machine, session: Session, now: Now) -> queue_pb2.SessionInfo:

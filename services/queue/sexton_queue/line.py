@@ -97,6 +97,8 @@ class Line:
         """Assigned runs by queue, those whose commit is under way included."""
         self.max_running = dict(max_running or {})
         """Bounds on them; a queue that is not named has none."""
+        self.paused: dict[str, str] = {}
+        """Queues whose runs are not assigned, with the reason."""
         self.ready = 0
         """Ready runs in memory, of all queues."""
         self._shard = shard
@@ -175,6 +177,8 @@ class Line:
 
         Priorities are strict: they come first in the keys.
         """
+        if queue in self.paused:
+            return None
         limit = self.max_running.get(queue)
         if limit is not None and self.running[queue] >= limit:
             return None

@@ -175,6 +175,7 @@ class Machine:
         if change.kind is Kind.ASSIGN:
             entry.run = assigned(run, revision)
             entry.started_at = 0
+            entry.progress = None
             entry.unsure = False
             self._assigned(change, entry, now)
         elif change.kind is Kind.STAY:

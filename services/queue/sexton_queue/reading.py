@@ -14,7 +14,13 @@ from sexton.errors import SextonError, TooLarge
 from sexton_queue.entries import Complete, Now
 from sexton_queue.line import Refill
 from sexton_queue.machine import Machine
-from sexton_queue.records import RunRecord, SessionRecord, ended_run_key, job_of
+from sexton_queue.records import (
+    QueueRecord,
+    RunRecord,
+    SessionRecord,
+    ended_run_key,
+    job_of,
+)
 from sexton_queue.table import Question, answer_ended
 from sexton_records import keys
 from sexton_records.runs import decode_run
@@ -64,10 +70,22 @@ class Reading:
     # At the takeover
 
     async def load(self) -> None:
-        """Reads what is assigned, and the workers; then finds the lanes."""
+        """Reads which queues are paused, what is assigned, and the workers; finds the lanes."""
+        await self._persist(self._load_paused)
         await self._persist(self._load_sessions)
         await self._persist(self._load_running)
         await self._persist(self._find_lanes)
+
+    async def _load_paused(self) -> None:
+        """Reads which queues are paused, unless that has changed meanwhile."""
+        line = self._table.line
+        before = dict(line.paused)
+        found = {
+            kv.key.rpartition(b"/")[2].decode(): QueueRecord.FromString(kv.value).pause_reason
+            async for kv in self._scan(keys.queues_prefix(self._shard))
+        }
+        if line.paused == before:
+            line.paused = found
 
     async def _load_sessions(self) -> None:
         async for kv in self._scan(keys.sessions_prefix(self._shard)):
@@ -117,6 +135,12 @@ class Reading:
         prefix = keys.active_prefix(self._shard)
         while True:
             started_ns = self._now().boot
+            try:
+                await self._load_paused()  # what became of a commit may not be known
+            except LASTING:
+                raise
+            except SextonError:
+                pass  # it is read again in the next round
             start, end = prefix, prefix_end(prefix)
             while start:
                 try:

@@ -18,6 +18,7 @@ from sexton_runtime.kv.types import Compare, Delete, Op, Put, Target, Txn
 
 RunRecord = pb.RunRecord
 SessionRecord = pb.SessionRecord
+QueueRecord = pb.QueueRecord
 
 MAX_RECORD_BYTES: Final = 512 * 1024
 """Half of what a value may hold: outputs and details of older attempts make room for the newest."""
@@ -199,6 +200,17 @@ def end_txn(
         dead = keys.dead_key(queue_shard, run.ended_at, uid, record.run_id)
         writes.append(Put(dead, summary))
     return Txn(compares=(_unchanged(key, revision),), then=tuple(writes), use_reserve=True)
+
+
+def pause_txn(shard: int, queue: str, reason: str, now: Instant) -> Txn:
+    """Records that a queue's assignments are stopped."""
+    record = pb.QueueRecord(pause_reason=reason, pause_time_ns=now)
+    return Txn(then=(Put(keys.queue_key(shard, queue), record.SerializeToString()),))
+
+
+def unpause_txn(shard: int, queue: str) -> Txn:
+    """Records that they go on."""
+    return Txn(then=(Delete(keys.queue_key(shard, queue)),), use_reserve=True)
 
 
 def ended_run_key(record: RunRecord) -> bytes:

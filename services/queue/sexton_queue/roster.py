@@ -135,6 +135,7 @@ class Roster:
         """Takes a heartbeat and answers it."""
         self.sessions.hear(session, now.boot)
         stream.heartbeat = heartbeat
+        stream.drain = session.drain_asked and not session.draining
         stream.wake()
 
     def grant(self, session: Session, room: int) -> None:
@@ -143,6 +144,13 @@ class Roster:
             return
         session.credits += room
         self._takers[session.id] = session
+
+    def ask_to_drain(self, session: Session) -> None:
+        """Has a worker told to drain and end, with each heartbeat until it says that it drains."""
+        session.drain_asked = True
+        if session.welcomed and session.stream is not None and not session.draining:
+            session.stream.drain = True
+            session.stream.wake()
 
     def drain(self, session: Session) -> None:
         """Takes back all room: the worker wants nothing more on this stream."""

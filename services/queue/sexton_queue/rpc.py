@@ -19,7 +19,7 @@ from sexton.internal.v1 import coordinator_pb2, coordinator_pb2_grpc, queue_pb2,
 from sexton.v1 import run_pb2, scheduler_pb2, worker_pb2, worker_pb2_grpc
 from sexton_core.words import RunState
 from sexton_queue import _wire as wire
-from sexton_queue.describe import describe
+from sexton_queue.describe import describe, describe_progress, describe_queue
 from sexton_queue.entries import Complete, End
 from sexton_queue.owner import Owner
 from sexton_queue.sessions import Session
@@ -177,6 +177,39 @@ class Servicer(
         """Tells how the queues are."""
         tenure = await self._owner.require()
         return describe(tenure.machine, tenure.token, tenure.now(), queues_only=request.queues_only)
+
+    async def DescribeProgress(
+        self, request: queue_pb2.DescribeProgressRequest, _context: Any
+    ) -> queue_pb2.DescribeProgressResponse:
+        """Tells what running tasks last said."""
+        if not 1 <= len(request.handles) <= wire.MAX_ENDS:
+            raise InvalidArgument("handles", len(request.handles), f"1 to {wire.MAX_ENDS} runs")
+        tenure = await self._owner.require()
+        return queue_pb2.DescribeProgressResponse(
+            reports=describe_progress(tenure.machine, request.handles)
+        )
+
+    async def SetQueuePause(
+        self, request: queue_pb2.SetQueuePauseRequest, _context: Any
+    ) -> queue_pb2.SetQueuePauseResponse:
+        """Stops the assignments of a queue, or lets them go on."""
+        wire.check_pause(request)
+        tenure = await self._owner.require()
+        await tenure.set_pause(request.queue, request.reason if request.paused else None)
+        machine = tenure.machine
+        live = [session for session in machine.sessions.by_id.values() if not session.ended]
+        info = describe_queue(machine, request.queue, live, tenure.now())
+        return queue_pb2.SetQueuePauseResponse(queue=info)
+
+    async def DrainSession(
+        self, request: queue_pb2.DrainSessionRequest, _context: Any
+    ) -> queue_pb2.DrainSessionResponse:
+        """Asks a worker to drain."""
+        tenure = await self._owner.require()
+        session = tenure.machine.sessions.live(request.session)
+        if session is not None:
+            tenure.machine.roster.ask_to_drain(session)
+        return queue_pb2.DrainSessionResponse(found=session is not None)
 
     async def DescribeMember(
         self, _request: coordinator_pb2.DescribeMemberRequest, _context: Any

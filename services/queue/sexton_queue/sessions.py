@@ -51,6 +51,7 @@ class Session:
     __slots__ = (
         "credits",
         "deadline",
+        "drain_asked",
         "draining",
         "durable",
         "ended",
@@ -82,6 +83,8 @@ class Session:
         self.opening = False
         self.ended = False
         self.draining = False
+        self.drain_asked = False
+        """Somebody wants its worker to drain and end."""
         self.runs: dict[bytes, Entry] = {}
         """Everything assigned to it, commits under way included."""
         self.unsent: dict[bytes, Entry] = {}

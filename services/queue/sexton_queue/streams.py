@@ -108,6 +108,7 @@ class WorkerStream(Outbox):
         self.answers: list[Answered] = []
         self.stops: list[Stopped] = []
         self.reconnect = False
+        self.drain = False
 
     @property
     def waiting(self) -> bool:
@@ -119,6 +120,7 @@ class WorkerStream(Outbox):
             or self.answers
             or self.stops
             or self.reconnect
+            or self.drain
         )
 
     def answer(self, ref: Ref, state: RunState | None, *, accepted: bool) -> None:

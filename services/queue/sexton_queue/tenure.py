@@ -11,16 +11,17 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from sexton.errors import NotLeader, SextonError
+from sexton.errors import NoSpace, NotLeader, SextonError
 from sexton_queue.changes import Change
 from sexton_queue.entries import Now
 from sexton_queue.machine import MAX_CHANGES, Machine
 from sexton_queue.reading import Reading
+from sexton_queue.records import pause_txn, unpause_txn
 from sexton_queue.streams import Outbox, WorkerStream
 from sexton_runtime.clock import Clock
 from sexton_runtime.kv.client import StoreClient
 from sexton_runtime.kv.held_lease import HeldLease
-from sexton_runtime.kv.types import TxnResult
+from sexton_runtime.kv.types import Outcome, TxnResult
 from sexton_runtime.kv.watcher import LASTING
 from sexton_runtime.randomness import Randomness
 
@@ -62,6 +63,7 @@ class Tenure:
         self.ended = asyncio.Event()
         self.streams: dict[Outbox, None] = {}
         self._store = store
+        self._shard = shard
         self._clock = clock
         self._wake = asyncio.Event()
         self._outstanding = 0
@@ -143,6 +145,31 @@ class Tenure:
     async def _something_settled(self) -> None:
         self._settled.clear()
         await self._settled.wait()
+
+    async def set_pause(self, queue: str, reason: str | None) -> None:
+        """Stops a queue's assignments for a reason, or lets them go on (None); durable.
+
+        Raises:
+            NotLeader, OutcomeUnknown, Unavailable: it may not be so; ask again.
+            NoSpace: the store is full.
+
+        """
+        if self.machine.frozen:
+            raise NotLeader
+        line = self.machine.table.line
+        if line.paused.get(queue) == reason:
+            return
+        if reason is None:
+            txn = unpause_txn(self._shard, queue)
+        else:
+            txn = pause_txn(self._shard, queue, reason, self.now().mesh)
+        (result,) = await self.lease.commit([txn], timeout_s=COMMIT_TIMEOUT_S)
+        if result.outcome is Outcome.NO_SPACE:
+            raise NoSpace
+        line.paused = {name: why for name, why in line.paused.items() if name != queue}
+        if reason is not None:
+            line.paused[queue] = reason
+        self.wake()
 
     def drop(self, stream: Outbox) -> None:
         """Forgets a stream that has ended."""

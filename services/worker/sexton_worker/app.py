@@ -91,6 +91,9 @@ class Worker:
             stop_timeout_s=config.drain_timeout_s + config.cancel_grace_s + _STOP_MARGIN_S,
         )
         self.lifecycle.stop_when(self.puller.failed.wait, "of a fault of its own", ExitCode.RESTART)
+        self.lifecycle.stop_when(
+            self.puller.drain_asked.wait, "its queue's owner was asked to drain it", ExitCode.OK
+        )
         self._measure(telemetry)
 
     @property

@@ -87,6 +87,8 @@ class Puller:
         """Set while the queue's owner has welcomed this worker."""
         self.failed = asyncio.Event()
         """Set by a fault of our own, after which nothing is taken on any more."""
+        self.drain_asked = asyncio.Event()
+        """Set when the queue's owner asks this worker to drain and end."""
         self._machine = machine
         self._executor = executor
         self._config = config
@@ -313,6 +315,8 @@ class Puller:
             machine.assigned(wire.order_from_wire(assignment), now)
         for cancellation in response.cancellations:
             machine.stop(wire.stop_from_wire(cancellation), now)
+        if response.drain:
+            self.drain_asked.set()
         self._act()
         return response.reconnect
 

@@ -172,3 +172,18 @@ async def test_the_owner_is_found_among_several_and_by_what_others_say(tmp_path:
             assert old.hellos[-1].owner_token == 2
             assert "an older owner answered" in worker.said()
             assert old.credits == 0
+
+
+async def test_the_owner_can_ask_for_it(tmp_path: Path) -> None:
+    owner = Owner(heartbeat_ms=100)
+    async with serving(owner) as address, working(tmp_path, address) as worker:
+        await owner.connected()
+        running = owner.shell("sleep 0.3; echo done")
+        await owner.begun(running)
+        owner.send(pb.PullResponse(drain=True))
+        await owner.until(lambda: owner.draining)
+        owner.send(pb.PullResponse(drain=True))
+        done = await owner.completion(running)
+        assert (done.state, done.output_tail) == (run_pb2.ATTEMPT_STATE_SUCCEEDED, "done\n")
+        await owner.until(lambda: owner.closed)
+        assert await worker.end() == 0

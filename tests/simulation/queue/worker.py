@@ -60,6 +60,8 @@ class Worker:
         self.begins = True
         """Whether it begins what it is assigned."""
         self.welcomes = 0
+        self.drains = 0
+        """How often it was asked to drain."""
         self.process = mesh.loop.process(name)
         self._known: set[tuple[bytes, int]] = set()
         self._call: Any = None
@@ -89,6 +91,10 @@ class Worker:
         """Loses its connection, as by a router's restart; it connects again by itself."""
         for name in NAMES:
             self.mesh.network.reset(self.name, name)
+
+    async def say(self, request: worker_pb2.PullRequest) -> None:
+        """Writes a message on its stream."""
+        await self._call.write(request)
 
     async def give_back(self, assignment: worker_pb2.Assignment) -> None:
         await self._call.write(worker_pb2.PullRequest(returned=[assignment.attempt]))
@@ -210,6 +216,7 @@ class Worker:
         return now_ns - self._answered_ns > MARGIN * self._session_ms * 1_000_000
 
     async def _obey(self, call: Any, response: worker_pb2.PullResponse) -> None:
+        self.drains += response.drain
         if response.heartbeat:
             self._answered_ns = self._sent_ns[response.heartbeat]
         for assignment in response.assignments:

@@ -8,6 +8,7 @@ from sexton.errors import NotFound
 from sexton.internal.v1 import records_pb2 as records
 from sexton.v1 import scheduler_pb2 as api
 from sexton_coordinator.api.checks import Name
+from sexton_coordinator.api.notices import Notices
 from sexton_coordinator.api.run_finding import FoundRun, RunFinder
 from sexton_coordinator.api.showing import handle_key
 from sexton_coordinator.api.versions import Versions
@@ -17,6 +18,7 @@ from sexton_core.ids import scheduled_run_id
 from sexton_core.instants import SECOND, Instant
 from sexton_core.policy import Evidence, Explanation, Job, RecordedRun, explain
 from sexton_core.policy.state import DecisionRange, JobState
+from sexton_core.runs.table import LIVE, WITH_WORKER
 from sexton_core.words import Origin
 from sexton_records import keys
 from sexton_records.runs import STATE_OF, run_message
@@ -24,6 +26,7 @@ from sexton_records.state import decode_decision
 from sexton_records.times import timestamp
 from sexton_runtime.kv.types import prefix_end
 
+IN_LINE: Final = LIVE - WITH_WORKER
 _ATTEMPTS: Final = 5
 _RANGES_PER_PAGE: Final = 100
 _MAX_RANGES: Final = 2_000
@@ -39,8 +42,9 @@ class _Evidence(NamedTuple):
 class Explainer:
     """Answers why."""
 
-    def __init__(self, mesh: Mesh, finder: RunFinder) -> None:
+    def __init__(self, mesh: Mesh, finder: RunFinder, notices: Notices) -> None:
         self._mesh = mesh
+        self._notices = notices
         self._finder = finder
         self._versions = Versions(mesh)
 
@@ -61,7 +65,17 @@ class Explainer:
             attempts += 1
             if after.mod_revision == loaded.state_revision or attempts == _ATTEMPTS:
                 state = await self._with_live_only(loaded)
-                return _response(explain(job, state, at, self._mesh.now(), evidence), run)
+                response = _response(explain(job, state, at, self._mesh.now(), evidence), run)
+                await self._add_line(response, run)
+                return response
+
+    async def _add_line(self, response: api.ExplainJobResponse, run: FoundRun | None) -> None:
+        """Adds why a run in line is not assigned, where its queue's owner can tell."""
+        if run is None or STATE_OF[run.record.state] not in IN_LINE:
+            return
+        template = run.record.template
+        for notice in await self._notices.of_run(template.queue, template.task):
+            response.gates.add(name="queue", passed=False, detail=notice)
 
     async def _with_live_only(self, loaded: LoadedJob) -> JobState:
         """Returns the state without the runs in it that have ended, which a forecast would name."""

@@ -36,25 +36,29 @@ class Notices:
         """Adds what stands in the way of each; jobs without their task are left as they are."""
         known = await self._queues()
         for job in jobs:
-            job.notices.extend(self._of(job.spec, known))
+            job.notices.extend(self._of(job.spec.queue, job.spec.task, known))
 
-    def _of(self, spec: pb.JobSpec, known: dict[int, _Queues]) -> Iterable[str]:
-        kind = spec.task.WhichOneof("kind")
-        queues = known.get(keys.shard_of(spec.queue, self._mesh.queue_shards))
+    async def of_run(self, queue: str, task: pb.Task) -> list[str]:
+        """Returns what stands in the way of a run in line."""
+        return list(self._of(queue, task, await self._queues()))
+
+    def _of(self, name: str, task: pb.Task, known: dict[int, _Queues]) -> Iterable[str]:
+        kind = task.WhichOneof("kind")
+        queues = known.get(keys.shard_of(name, self._mesh.queue_shards))
         if kind is None or queues is None:
             return
-        queue = queues.get(spec.queue, queue_pb2.QueueInfo())
+        queue = queues.get(name, queue_pb2.QueueInfo())
         if queue.paused:
             reason = f": {queue.pause_reason}" if queue.pause_reason else ""
-            yield f"queue {spec.queue} is paused{reason}"
+            yield f"queue {name} is paused{reason}"
         if not queue.slots:
-            yield f"no worker serves queue {spec.queue}"
+            yield f"no worker serves queue {name}"
         elif not queue.offers_left_out:
-            task = spec.task.python.task
+            called = task.python.task
             if kind != "python" and kind not in queue.offers:
-                yield f"no worker of queue {spec.queue} allows tasks of kind {kind}"
-            elif kind == "python" and f"python:{task}" not in queue.offers:
-                yield f"no worker of queue {spec.queue} knows the Python task {task}"
+                yield f"no worker of queue {name} allows tasks of kind {kind}"
+            elif kind == "python" and f"python:{called}" not in queue.offers:
+                yield f"no worker of queue {name} knows the Python task {called}"
 
     async def _queues(self) -> dict[int, _Queues]:
         """Returns the queues by shard, as they were at most `KEPT_S` ago."""

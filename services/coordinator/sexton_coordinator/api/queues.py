@@ -7,6 +7,7 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
+from sexton.errors import NotFound
 from sexton.internal.v1 import queue_pb2
 from sexton.internal.v1 import records_pb2 as records
 from sexton.internal.v1.queue_pb2_grpc import QueueServiceStub
@@ -48,6 +49,56 @@ class QueueLister:
             queues=sorted(queues, key=lambda queue: queue.name),
             workers=sorted(workers, key=lambda worker: (worker.worker, worker.session)),
         )
+
+    async def pause(self, request: api.PauseQueueRequest, *, timeout_s: float) -> api.Queue:
+        """Stops the assignments of a queue, or lets them go on; gives it as it then is.
+
+        Raises:
+            NotLeader, Unavailable, OutcomeUnknown: its owner could not be asked in time.
+            NoSpace: the store is full.
+
+        """
+        asked = queue_pb2.SetQueuePauseRequest(
+            queue=request.queue, paused=request.paused, reason=request.reason
+        )
+
+        async def set_pause(
+            channel: PolicyChannel, left_s: float
+        ) -> queue_pb2.SetQueuePauseResponse:
+            stub = QueueServiceStub(channel)
+            answer: queue_pb2.SetQueuePauseResponse = await stub.SetQueuePause(
+                asked, timeout=left_s
+            )
+            return answer
+
+        shard = keys.shard_of(request.queue, self._mesh.queue_shards)
+        lease = keys.queue_lease(shard)
+        response = await ask_holder(self._mesh, lease, set_pause, timeout_s=timeout_s)
+        return queue_message(response.queue, shard)
+
+    async def drain(self, session: str, *, timeout_s: float) -> None:
+        """Asks a worker to drain.
+
+        Raises:
+            NotFound: no owner knows such a session.
+            NotLeader, Unavailable: an owner could not be asked in time.
+
+        """
+        request = queue_pb2.DrainSessionRequest(session=session)
+
+        async def drain(channel: PolicyChannel, left_s: float) -> queue_pb2.DrainSessionResponse:
+            stub = QueueServiceStub(channel)
+            answer: queue_pb2.DrainSessionResponse = await stub.DrainSession(
+                request, timeout=left_s
+            )
+            return answer
+
+        leases = map(keys.queue_lease, range(self._mesh.queue_shards))
+        answers = await asyncio.gather(
+            *(ask_holder(self._mesh, lease, drain, timeout_s=timeout_s) for lease in leases)
+        )
+        if not any(answer.found for answer in answers):
+            raise NotFound("worker session", session)
 
     async def _describe(self, shard: int, timeout_s: float) -> queue_pb2.DescribeQueuesResponse:
         async def describe(

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import aclosing
 from typing import Any, Final
 
-from sexton.errors import NotFound
+from sexton.errors import InvalidArgument, NotFound
 from sexton.v1 import job_pb2, run_pb2
 from sexton.v1 import scheduler_pb2 as api
 from sexton.v1 import scheduler_pb2_grpc as grpc_services
@@ -23,6 +23,7 @@ from sexton_coordinator.api.members import MemberLister
 from sexton_coordinator.api.notices import Notices
 from sexton_coordinator.api.peers import time_left_s
 from sexton_coordinator.api.previewing import Previewer
+from sexton_coordinator.api.progress import ProgressReader
 from sexton_coordinator.api.queues import QueueLister, store_status
 from sexton_coordinator.api.run_finding import RunFinder
 from sexton_coordinator.api.run_listing import RunLister
@@ -31,6 +32,7 @@ from sexton_coordinator.api.showing import Viewer
 from sexton_coordinator.api.starting import Starter
 from sexton_coordinator.api.versions import Versions
 from sexton_coordinator.mesh import Mesh
+from sexton_core.ids import check_name
 from sexton_core.words import ResumeMode
 from sexton_records.runs import run_message
 
@@ -57,7 +59,7 @@ class JobServicer(grpc_services.JobServiceServicer):
         self._applier = Applier(mesh, self._editor, self._notices)
         self._viewer = Viewer(mesh)
         self._lister = JobLister(mesh, self._notices)
-        self._explainer = Explainer(mesh, finder)
+        self._explainer = Explainer(mesh, finder, self._notices)
         self._starter = Starter(mesh, finder)
         self._previewer = Previewer(mesh)
         self._versions = Versions(mesh)
@@ -179,13 +181,16 @@ class RunServicer(grpc_services.RunServiceServicer):
         self._ender = RunEnder(mesh, self._finder)
         self._watcher = RunWatcher(mesh, self._finder)
         self._starter = Starter(mesh, self._finder)
+        self._progress = ProgressReader(mesh)
 
     async def GetRun(self, request: api.GetRunRequest, _context: Any) -> api.GetRunResponse:
         """Reads a run."""
         found = await self._finder.find(checks.run_name("name", request.name))
         if found is None:
             raise NotFound("run", request.name)
-        return api.GetRunResponse(run=run_message(found.record, found.revision, full=True))
+        run = run_message(found.record, found.revision, full=True)
+        await self._progress.add(run, found)
+        return api.GetRunResponse(run=run)
 
     async def ListRuns(self, request: api.ListRunsRequest, _context: Any) -> api.ListRunsResponse:
         """Lists runs."""
@@ -258,6 +263,26 @@ class MeshServicer(grpc_services.MeshServiceServicer):
     ) -> api.ListQueuesResponse:
         """Lists queues and workers."""
         return await self._queues.queues(timeout_s=time_left_s(context))
+
+    async def PauseQueue(
+        self, request: api.PauseQueueRequest, context: Any
+    ) -> api.PauseQueueResponse:
+        """Stops the assignments of a queue, or lets them go on."""
+        with checks.refusing():
+            check_name("queue", request.queue)
+        checks.note("reason", request.reason)
+        queue = await self._queues.pause(request, timeout_s=time_left_s(context))
+        return api.PauseQueueResponse(queue=queue)
+
+    async def DrainWorker(
+        self, request: api.DrainWorkerRequest, context: Any
+    ) -> api.DrainWorkerResponse:
+        """Has a worker drain and end."""
+        if not request.session:
+            raise InvalidArgument("session", "", "the id of a worker's session, from ListQueues")
+        checks.note("session", request.session)
+        await self._queues.drain(request.session, timeout_s=time_left_s(context))
+        return api.DrainWorkerResponse()
 
     async def GetStoreStatus(
         self, _request: api.GetStoreStatusRequest, _context: Any

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 from unit.coordinator.api.world import JOB, NS, S, World, every, shell, story
 
-from sexton.errors import Unavailable
+from sexton.errors import InvalidArgument, NotFound, Unavailable
 from sexton.internal.v1 import queue_pb2
-from sexton.v1 import job_pb2
+from sexton.v1 import job_pb2, run_pb2
 from sexton.v1 import scheduler_pb2 as api
 from sexton_coordinator.api import queues as queues_module
+from sexton_records.times import timestamp
+from sexton_runtime.kv.types import Put, Txn
 
 
 def test_queues_and_workers_are_listed_as_their_owner_knows_them() -> None:
@@ -123,3 +125,61 @@ def test_a_lease_whose_value_is_not_a_member_is_shown_with_its_holder() -> None:
     lease = queues_module.Lease("other/1", "someone", 7, 2_000, b"\xff\xff", 1_000)
     shown = queues_module._lease(lease)
     assert (shown.holder, shown.address, shown.token) == ("someone", "", 7)
+
+
+def test_queues_are_paused_and_workers_drained_through_their_owner() -> None:
+    async def scenario(world: World) -> None:
+        await world.make()
+        pause = api.PauseQueueRequest(queue="default", paused=True, reason="no paper")
+        answer = await world.mesh_api.PauseQueue(pause)
+        assert (answer.queue.name, answer.queue.paused) == ("default", True)
+        assert answer.queue.pause_reason == "no paper"
+        await world.until(world.mesh_now() + 2 * S)
+        assert (await world.get()).notices[0] == "queue default is paused: no paper"
+        await world.mesh_api.DrainWorker(api.DrainWorkerRequest(session="s1"))
+        with pytest.raises(NotFound):
+            await world.mesh_api.DrainWorker(api.DrainWorkerRequest(session="s2"))
+        for request in ({"queue": ""}, {"queue": "A"}, {"queue": "x" * 64}):
+            with pytest.raises(InvalidArgument):
+                await world.mesh_api.PauseQueue(api.PauseQueueRequest(**request))
+        too_long = api.PauseQueueRequest(queue="default", reason="x" * 201)
+        with pytest.raises(InvalidArgument):
+            await world.mesh_api.PauseQueue(too_long)
+        for session in ("", "\0", "x" * 201):
+            with pytest.raises(InvalidArgument):
+                await world.mesh_api.DrainWorker(api.DrainWorkerRequest(session=session))
+
+    story(scenario)
+
+
+def test_why_says_what_keeps_a_run_in_line() -> None:
+    async def scenario(world: World) -> None:
+        start = await world.boundary(10)
+        await world.make(schedules=every(10), queue="none")
+        await world.until(start + S)
+        answer = await world.jobs_api.ExplainJob(
+            api.ExplainJobRequest(name=JOB, time=timestamp(start))
+        )
+        assert answer.decision == "fired"
+        assert (answer.gates[-1].name, answer.gates[-1].passed) == ("queue", False)
+        assert answer.gates[-1].detail == "no worker serves queue none"
+
+    story(scenario, lasts_s=100.0)
+
+
+def test_a_running_task_tells_how_far_it_is_and_others_do_not() -> None:
+    async def scenario(world: World) -> None:
+        await world.make(schedules=[])
+        run = await world.start_run("one")
+        (kv,) = await world.below(b"active/")
+        request = api.GetRunRequest(name=run.name)
+        assert not (await world.runs_api.GetRun(request)).run.HasField("progress")
+        record = world.record_of(kv)
+        record.state = run_pb2.RUN_STATE_RUNNING
+        await world.store.commit([Txn(then=(Put(kv.key, record.SerializeToString()),))])
+        progress = (await world.runs_api.GetRun(request)).run.progress
+        assert (progress.fraction, progress.message) == (0.5, "half")
+        world.queue.process.crash()
+        assert not (await world.runs_api.GetRun(request)).run.HasField("progress")
+
+    story(scenario, lasts_s=100.0)

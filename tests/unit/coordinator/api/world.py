@@ -57,6 +57,20 @@ class Queue(ScriptedQueue):
             results.append(queue_pb2.EndResult(state=run_pb2.RUN_STATE_CANCELLED))
         return queue_pb2.EndRunsResponse(results=results)
 
+    async def SetQueuePause(self, request: queue_pb2.SetQueuePauseRequest, _: Any) -> Any:
+        queue = queue_pb2.QueueInfo(
+            queue=request.queue, paused=request.paused, pause_reason=request.reason
+        )
+        self.queues = (*(q for q in self.queues if q.queue != queue.queue), queue)
+        return queue_pb2.SetQueuePauseResponse(queue=queue)
+
+    async def DrainSession(self, request: queue_pb2.DrainSessionRequest, _: Any) -> Any:
+        return queue_pb2.DrainSessionResponse(found=request.session == "s1")
+
+    async def DescribeProgress(self, request: queue_pb2.DescribeProgressRequest, _: Any) -> Any:
+        report = queue_pb2.RunReport(progress=run_pb2.RunProgress(fraction=0.5, message="half"))
+        return queue_pb2.DescribeProgressResponse(reports=[report for _ in request.handles])
+
     async def DescribeQueues(
         self, request: queue_pb2.DescribeQueuesRequest, _: Any
     ) -> queue_pb2.DescribeQueuesResponse:
