@@ -60,6 +60,11 @@ class Faults:
             if note.what == "restore" and "revision" in note.facts
         }
         """Restores: at which revision the store went on, and which the backup had."""
+        self._restored = [
+            (note.at_ns, int(note.facts.get("backup", 0)))
+            for note in history.of("fault")
+            if note.what == "restore"
+        ]
         self.spans = sorted(_spans(self.notes), key=lambda span: span.begin_ns)
         self._times = [note.at_ns for note in self.notes if note.what not in _HARMLESS]
         self._rates: dict[str, list[_Rate]] = {}
@@ -75,6 +80,12 @@ class Faults:
                 return
             if span.end_ns >= since_ns and (not kinds or span.kind in kinds):
                 yield span
+
+    def brought_back(self, revision: int, since_ns: int, until_ns: int) -> bool:
+        """Tells whether a restore in a time brought back what was so at a revision."""
+        return any(
+            since_ns <= at_ns <= until_ns and revision <= backup for at_ns, backup in self._restored
+        )
 
     def lately(self, at_ns: int, within_ns: int) -> bool:
         """Tells whether anything was done, or ended, so short a time before."""

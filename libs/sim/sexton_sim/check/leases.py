@@ -47,6 +47,7 @@ class LeaseRules:
         self._verdict = verdict
         self._clock = _StoreClock(history)
         self._ended: dict[tuple[str, int], _End] = {}
+        self._ends: set[tuple[str, int, int]] = set()
         self._created: dict[tuple[str, int], str] = {}
         self._last_token: dict[str, int] = {}
         self._calls: dict[str, list[Call]] = {}
@@ -69,14 +70,16 @@ class LeaseRules:
                 f"whether {self._silent} leases got their full time: the log proves that each had "
                 f"one holder at a time, but renewals leave no line in it (S4)"
             )
-        _check_answers(self._history.calls, self._created, self._ended, self._verdict)
+        self._check_answers()
         _check_acts(self._history, self._ended, self._verdict)
 
     def _take_change(self, name: str, change: Change, entry: Durable) -> None:
         verdict = self._verdict
         if change.before is not None:
             token = change.before.create_revision
-            self._ended[name, token] = _End(entry.commit.revision, entry)
+            # One that a restore has brought back ends again, and nobody holds it any more.
+            self._ended.setdefault((name, token), _End(entry.commit.revision, entry))
+            self._ends.add((name, token, entry.commit.revision))
             if name in self._calls:
                 self._check_end(name, token, change, entry)
             else:
@@ -125,6 +128,34 @@ class LeaseRules:
                 ],
             )
 
+    def _check_answers(self) -> None:
+        verdict = self._verdict
+        for call in self._history.calls:
+            if call.outcome != "ok":
+                continue
+            if call.name == "acquire" and call.result["granted"]:
+                name, token = call.args["name"], call.result["token"]
+                verdict.checked["S4"] += 1
+                if self._created.get((name, token)) != call.args["holder"]:
+                    said = f"lease {name} (token {token}) was granted, and the log has no such one"
+                    verdict.violate("S4", said, [describe_call(call)])
+            elif call.name == "renew":
+                for (name, token), renewed in zip(
+                    call.args["leases"], call.result["renewed"], strict=True
+                ):
+                    end = self._ended.get((name, token))
+                    if renewed and end is not None and _over(end, call):
+                        verdict.violate(
+                            "S4",
+                            f"lease {name} (token {token}) was renewed after its end",
+                            [_told(end.entry), describe_call(call)],
+                        )
+            elif call.name == "release" and call.result.get("revision"):
+                name, token = call.args["name"], call.args["token"]
+                if (name, token, call.result["revision"]) not in self._ends:
+                    said = f"a release of {name} was answered that the log does not have"
+                    verdict.violate("S4", said, [describe_call(call)])
+
 
 def _leases_of(call: Call) -> Iterable[str]:
     if call.name in {"acquire", "release"}:
@@ -172,42 +203,6 @@ def _extends(call: Call, name: str, token: int) -> bool:
             if renewed
         ]
     return False
-
-
-def _check_answers(
-    calls: Iterable[Call],
-    created: dict[tuple[str, int], str],
-    ended: dict[tuple[str, int], _End],
-    verdict: Verdict,
-) -> None:
-    for call in calls:
-        if call.outcome != "ok":
-            continue
-        if call.name == "acquire" and call.result["granted"]:
-            lease = (call.args["name"], call.result["token"])
-            verdict.checked["S4"] += 1
-            if created.get(lease) != call.args["holder"]:
-                verdict.violate(
-                    "S4",
-                    f"lease {lease[0]} (token {lease[1]}) was granted, and the log has no such one",
-                    [describe_call(call)],
-                )
-        elif call.name == "renew":
-            for (name, token), renewed in zip(
-                call.args["leases"], call.result["renewed"], strict=True
-            ):
-                end = ended.get((name, token))
-                if renewed and end is not None and _over(end, call):
-                    verdict.violate(
-                        "S4",
-                        f"lease {name} (token {token}) was renewed after its end",
-                        [_told(end.entry), describe_call(call)],
-                    )
-        elif call.name == "release" and call.result.get("revision"):
-            end = ended.get((call.args["name"], call.args["token"]))
-            if end is None or end.revision != call.result["revision"]:
-                said = f"a release of {call.args['name']} was answered that the log does not have"
-                verdict.violate("S4", said, [describe_call(call)])
 
 
 def _over(end: _End, call: Call) -> bool:

@@ -268,14 +268,12 @@ def holds(compare: Compare, record: Record | None) -> bool:
 def prefix(commits: Iterable[Durable], restores: Mapping[int, int], revision: int) -> list[Durable]:
     """Gives the commits of which a store is made that was restored at a revision.
 
-    A backup may itself be of a restored store: of that one's commits, those of its own backup.
+    A backup may itself be of a restored store: then those of its own backup are among them, and not
+    what was restored or written in between.
     """
-    kept: list[Durable] = []
-    last = 0
-    for entry in commits:
-        before = entry.commit.revision - 1
-        if before != last and before in restores:
-            kept = [it for it in kept if it.commit.revision <= restores[before]]
-        kept.append(entry)
-        last = entry.commit.revision
-    return [it for it in kept if it.commit.revision <= restores[revision]]
+    ranges: list[tuple[int, int]] = []
+    while revision:
+        backup = restores[revision]
+        revision = max((it for it in restores if it <= backup), default=0)
+        ranges.append((revision, backup))
+    return [it for it in commits if any(low < it.commit.revision <= top for low, top in ranges)]

@@ -63,6 +63,10 @@ class TakeoverRules:
             if change.before is not None and tenures:
                 tenures[-1] = tenures[-1]._replace(ended_ns=entry.begun_ns)
             if change.after is not None:
+                # What a restore took back has no end in the log; it ends with its successor.
+                tenures[:] = [
+                    it._replace(ended_ns=min(it.ended_ns, entry.begun_ns)) for it in tenures
+                ]
                 ttl_ns = decode_lease(change.after.value)[1] * 1_000_000
                 token = change.after.create_revision
                 tenures.append(

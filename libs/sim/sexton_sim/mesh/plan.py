@@ -133,7 +133,7 @@ def plan_of(seed: int, *, duration_s: float = 15.0) -> MeshPlan:
         users=rng.randint(1, 3),
         jobs=rng.choice((3, 6, 10)),
         pause_s=rng.choice((0.2, 0.6, 2.0)),
-        backup_pause_s=0.0,
+        backup_pause_s=rng.choice((0.0, 1.0, 4.0)),
         session_ms=rng.choice((2_000, 5_000, 30_000)),
         max_running=rng.choice(("", "", "side=1", "default=2,side=1")),
         faults=swarm(rng, MeshFaults),
