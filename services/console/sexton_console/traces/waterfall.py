@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sexton_console.traces.model import Event, LogLine, Span
 from sexton_console.traces.rail import Rail
-from sexton_runtime import semconv
+from sexton_runtime import otlp, semconv
 
 MAX_ROWS: Final = 10_000
 _MAX_DEPTH: Final = 100
@@ -65,16 +65,32 @@ def pushed_at(spans: Iterable[Span]) -> int:
     return next((span.end for span in spans if span.name == semconv.SPAN_PUSH), 0)
 
 
-def waterfall(rail: Rail, spans: Sequence[Span], lines: Sequence[LogLine] = ()) -> Waterfall:
+def attempts_of(trace: otlp.Trace | None, rail: Rail) -> dict[str, int]:
+    """Gives the ids of the spans that attempts have, or will have, with the attempts' numbers."""
+    found: dict[str, int] = {}
+    if trace is None:
+        return found
+    for delivery in rail.deliveries:
+        span = otlp.attempt_span(trace, delivery.number)
+        found[span.hex()] = found[otlp.process_span(span).hex()] = delivery.number
+    return found
+
+
+def waterfall(
+    rail: Rail,
+    spans: Sequence[Span],
+    lines: Sequence[LogLine] = (),
+    attempts: Mapping[str, int] | None = None,
+) -> Waterfall:
     """Puts a run's trace under its rail.
 
-    What the rail's own spans say stands in the rail already. Spans of an attempt come under it, and
-    what knows no parent that is there comes last.
+    What the rail's own spans say stands in the rail already. Spans of an attempt come under it
+    (`attempts`: by which ids they know it), and what knows no parent that is there comes last.
     """
     work = [span for span in spans if semconv.RAIL not in span.attributes]
     start = min([rail.start, *(span.start for span in work)])
     end = max([rail.end, *(span.end for span in work), start + 1])
-    draw = _Drawing(start, end, work, lines)
+    draw = _Drawing(start, end, work, lines, attempts or {})
     for gap in (gap for gap in rail.gaps if gap.attempt == 0 and gap.end <= _first(rail)):
         draw.gap(gap.name, gap.cause, gap.start, gap.end, goes_on=gap.open)
     for delivery in rail.deliveries:
@@ -106,7 +122,12 @@ class _Drawing:
     """Rows as they are added."""
 
     def __init__(
-        self, start: int, end: int, spans: Sequence[Span], lines: Sequence[LogLine]
+        self,
+        start: int,
+        end: int,
+        spans: Sequence[Span],
+        lines: Sequence[LogLine],
+        attempts: Mapping[str, int],
     ) -> None:
         self.bars: list[Bar] = []
         self.left_out = 0
@@ -119,10 +140,13 @@ class _Drawing:
         self._drawn: set[str] = set()
         self._ticks: defaultdict[str, list[float]] = defaultdict(list)
         for line in lines:
-            if len(self._ticks[line.span_id]) < MAX_TICKS:
-                self._ticks[line.span_id].append(self._at(line.at))
+            number = attempts.get(line.span_id)
+            known = line.span_id in self._known or number is None
+            ticks = self._ticks[line.span_id if known else f"attempt-{number}"]
+            if len(ticks) < MAX_TICKS:
+                ticks.append(self._at(line.at))
         for span in spans:
-            attempt = span.attributes.get(semconv.ATTEMPT)
+            attempt = span.attributes.get(semconv.ATTEMPT) or attempts.get(span.parent_id)
             if span.parent_id in self._known and span.parent_id != span.span_id:
                 self._by_parent[span.parent_id].append(span)
             elif isinstance(attempt, int):

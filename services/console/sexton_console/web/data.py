@@ -15,7 +15,7 @@ from sexton.v1 import run_pb2
 from sexton_console.traces.model import LogLine, Span
 from sexton_console.web.desk import Desk, desk_of
 from sexton_console.words import ended, run_name, run_state
-from sexton_runtime.telemetry import parse_traceparent
+from sexton_runtime import otlp
 
 PAGE: Final = 10_000
 _FOLLOW_S: Final = 0.5
@@ -108,8 +108,8 @@ async def _follow(desk: Desk, run: run_pb2.Run, trace: bytes, after: int) -> Asy
 async def _run(desk: Desk, request: Request) -> tuple[run_pb2.Run, bytes]:
     parts = (request.path_params[name] for name in ("namespace", "job", "run"))
     run = await desk.api.run(run_name(*parts))
-    context = parse_traceparent(run.traceparent)
-    return run, b"" if context is None else context.trace_id.to_bytes(16)
+    context = otlp.trace_of(run.traceparent)
+    return run, b"" if context is None else context.trace_id
 
 
 def _span(span: Span) -> dict[str, Any]:

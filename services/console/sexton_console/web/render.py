@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import unicodedata
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -24,8 +23,9 @@ PARTIAL: Final = "sexton.partial"
 """In a request's scope: only what changes is rendered, for a live update."""
 
 _ESCAPE_SEQUENCE: Final = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_]|\][^\x07\x1b]*(?:\x07|\x1b\\))"
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,1000}(?:\x07|\x1b\\)|[@-Z\\^_])"
 )
+"""Of terminals: colours and movements (CSI), titles and links (OSC), and short ones."""
 _MARKED: Final = {
     "failed", "timed_out", "lost", "expired", "succeeded", "running", "waiting", "retrying",
     "cancelling", "terminating", "cancelled", "terminated", "assigned", "started", "returned",
@@ -136,6 +136,7 @@ def pretty_json(text: str) -> str:
 def _visible(character: str) -> str:
     if character in "\n\t" or character.isprintable():
         return character
-    if unicodedata.category(character) == "Cc":
-        return chr(0x2400 + ord(character)) if ord(character) < 0x20 else "\u2421"
-    return f"\\u{ord(character):04x}"
+    code = ord(character)
+    if code < 0x20:
+        return chr(0x2400 + code)  # the pictures of control characters
+    return "\u2421" if code == 0x7F else f"\\u{code:04x}"

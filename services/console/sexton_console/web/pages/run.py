@@ -9,13 +9,13 @@ from starlette.responses import Response
 
 from sexton.v1 import run_pb2
 from sexton_console.traces.rail import rail_of
-from sexton_console.traces.waterfall import pushed_at, waterfall
+from sexton_console.traces.waterfall import attempts_of, pushed_at, waterfall
 from sexton_console.web import definition, query
 from sexton_console.web.desk import desk_of
 from sexton_console.web.render import render
 from sexton_console.web.urls import with_query
 from sexton_console.words import ended, run_name, run_state
-from sexton_runtime.telemetry import parse_traceparent
+from sexton_runtime import otlp
 
 LINES: Final = 5_000
 """Log lines that are shown at once."""
@@ -27,8 +27,8 @@ async def show(request: Request) -> Response:
     namespace, job, run_id = (request.path_params[name] for name in ("namespace", "job", "run"))
     run = await desk.api.run(run_name(namespace, job, run_id))
     state = run_state(run.state)
-    context = parse_traceparent(run.traceparent)
-    trace = b"" if context is None else context.trace_id.to_bytes(16)
+    context = otlp.trace_of(run.traceparent)
+    trace = b"" if context is None else context.trace_id
     spans = await desk.traces.spans(trace) if trace else []
     lines = await desk.traces.lines(trace, limit=LINES) if trace else []
     now = desk.clock.wall_ns()
@@ -48,11 +48,11 @@ async def show(request: Request) -> Response:
         is_over=ended(state),
         origin=run_pb2.RunOrigin.Name(run.origin).removeprefix("RUN_ORIGIN_").lower(),
         rail=rail,
-        falls=waterfall(rail, spans, lines),
+        falls=waterfall(rail, spans, lines, attempts_of(context, rail)),
         lines=lines,
         spans=len(spans),
         trace=trace.hex(),
-        sampled=context is not None and context.trace_flags.sampled,
+        sampled=context is not None and context.sampled,
         task=definition.task_lines(run.task),
         zone=zone,
         all_lines=with_query(f"/api/runs/{namespace}/{job}/{run_id}/logs", format="text"),
