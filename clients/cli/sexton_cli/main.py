@@ -24,7 +24,7 @@ def build_app() -> typer.Typer:
         name="sexton",
         help="A distributed job scheduler: runs other programs at the right time.",
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )

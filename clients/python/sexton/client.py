@@ -128,6 +128,11 @@ class AsyncClient:
         """Gives where replicas of the API are looked for."""
         return self._connection.settings.addresses
 
+    @property
+    def namespace(self) -> str:
+        """Gives that of names which have none."""
+        return self._connection.settings.namespace
+
     async def members(self, *, timeout_s: float | None = None) -> Mesh:
         """Lists who leads, who stands by, who works, and how far their clocks are off."""
         return await self.mesh.members(timeout_s=timeout_s)
@@ -306,6 +311,11 @@ class Client:
     def addresses(self) -> tuple[str, ...]:
         """Gives where replicas of the API are looked for."""
         return self._connection.settings.addresses
+
+    @property
+    def namespace(self) -> str:
+        """Gives that of names which have none."""
+        return self._connection.settings.namespace
 
     def members(self, *, timeout_s: float | None = None) -> Mesh:
         """Lists who leads, who stands by, who works, and how far their clocks are off.

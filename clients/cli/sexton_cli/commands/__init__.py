@@ -12,6 +12,7 @@ from sexton_cli.commands import bench as bench
 from sexton_cli.commands import clock as clock
 from sexton_cli.commands import console as console
 from sexton_cli.commands import coordinator as coordinator
+from sexton_cli.commands import dead as dead
 from sexton_cli.commands import demo as demo
 from sexton_cli.commands import doctor as doctor
 from sexton_cli.commands import health as health
@@ -19,6 +20,7 @@ from sexton_cli.commands import history as history
 from sexton_cli.commands import jobs as jobs
 from sexton_cli.commands import preview as preview
 from sexton_cli.commands import queue as queue
+from sexton_cli.commands import queues as queues
 from sexton_cli.commands import runs as runs
 from sexton_cli.commands import schema as schema
 from sexton_cli.commands import secrets as secrets
@@ -29,7 +31,7 @@ from sexton_cli.commands import verify as verify
 from sexton_cli.commands import worker as worker
 
 _MODULES = (
-    *(up, apply, jobs, runs),
+    *(up, apply, jobs, runs, dead, queues),
     *(preview, simulate, schema, demo),
     *(store, queue, coordinator, worker, console),
     *(health, secrets, doctor, backup, clock, bench),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,12 +28,48 @@ Namespace = Annotated[
     ),
 ]
 Output = Annotated[ListFormat, typer.Option("-o", "--output", help="How to print.")]
-JobName = Annotated[str, typer.Argument(metavar="JOB", help="JOB or NAMESPACE/JOB.")]
-RunName = Annotated[str, typer.Argument(metavar="RUN", help="JOB/RUN or NAMESPACE/JOB/RUN.")]
+Everywhere = Annotated[
+    bool, typer.Option("-A", "--all-namespaces", help="Those of every namespace.")
+]
+Watch = Annotated[
+    bool, typer.Option("-w", "--watch", help="Show it anew every two seconds, until Ctrl-C.")
+]
+
+
+def _jobs(incomplete: str) -> list[str]:
+    from sexton_cli.online.completing import jobs  # noqa: PLC0415 - heavy
+
+    return jobs(incomplete)
+
+
+def _runs(incomplete: str) -> list[str]:
+    from sexton_cli.online.completing import runs  # noqa: PLC0415 - heavy
+
+    return runs(incomplete)
+
+
+JobName = Annotated[
+    str, typer.Argument(metavar="JOB", help="JOB or NAMESPACE/JOB.", autocompletion=_jobs)
+]
+RunName = Annotated[
+    str,
+    typer.Argument(metavar="RUN", help="JOB/RUN or NAMESPACE/JOB/RUN.", autocompletion=_runs),
+]
 Timeout = Annotated[
     float, typer.Option(min=0.1, max=3_600, metavar="SECONDS", help="Longest time of each call.")
 ]
 TIMEOUT_S = 10.0
+
+
+class Overlap(StrEnum):
+    """What a start does while another run of the job is live."""
+
+    SKIP = "skip"
+    BUFFER_ONE = "buffer_one"
+    BUFFER_ALL = "buffer_all"
+    CANCEL_OTHER = "cancel_other"
+    TERMINATE_OTHER = "terminate_other"
+    ALLOW_ALL = "allow_all"
 
 
 def target_of(api: str | None, namespace: str | None, timeout: float = TIMEOUT_S) -> Target:

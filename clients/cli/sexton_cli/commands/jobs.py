@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sexton_cli.commands._mesh_options import Api, JobName, Namespace, Output, target_of
+from sexton_cli.commands import job_questions
+from sexton_cli.commands._mesh_options import (
+    Api,
+    Everywhere,
+    JobName,
+    Namespace,
+    Output,
+    Overlap,
+    Watch,
+    target_of,
+)
 from sexton_cli.output import ListFormat, print_line
 
 if TYPE_CHECKING:
@@ -24,21 +34,10 @@ class Resume(StrEnum):
     CATCH_UP = "catch_up"
 
 
-class Overlap(StrEnum):
-    """What a start does while another run of the job is live."""
-
-    SKIP = "skip"
-    BUFFER_ONE = "buffer_one"
-    BUFFER_ALL = "buffer_all"
-    CANCEL_OTHER = "cancel_other"
-    TERMINATE_OTHER = "terminate_other"
-    ALLOW_ALL = "allow_all"
-
-
 def register(app: typer.Typer) -> None:
     """Registers the group and `why`."""
     jobs = typer.Typer(
-        help="Look at jobs; stop, start and delete them.",
+        help="Look at jobs and what became of them; stop, start and delete them.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
@@ -48,27 +47,31 @@ def register(app: typer.Typer) -> None:
     jobs.command("resume")(resume)
     jobs.command("trigger")(trigger)
     jobs.command("delete")(delete)
+    job_questions.add_to(jobs)
     app.add_typer(jobs, name="jobs")
     app.command("why")(why)
 
 
-def list_(
+def list_(  # noqa: PLR0917 - each is an option
     api: Api = None,
     namespace: Namespace = None,
-    everywhere: Annotated[
-        bool, typer.Option("-A", "--all-namespaces", help="Those of every namespace.")
-    ] = False,
+    everywhere: Everywhere = False,
     prefix: Annotated[str, typer.Option(help="Only jobs whose name starts with this.")] = "",
+    watch: Watch = False,
     output: Output = ListFormat.TABLE,
 ) -> None:
     """List jobs in order of name: when each runs next, in its own zone and in UTC."""
-    from sexton_cli.online import jobs, session  # noqa: PLC0415 - heavy
+    from sexton_cli.online import jobs, session, watching  # noqa: PLC0415 - heavy
 
     with session.connected(target_of(api, namespace)) as client:
-        found = client.jobs.list(
-            all_namespaces=everywhere, prefix=prefix, full=output is not ListFormat.NAME
-        )
-        jobs.show_list(found, output)
+
+        def work() -> None:
+            found = client.jobs.list(
+                all_namespaces=everywhere, prefix=prefix, full=output is not ListFormat.NAME
+            )
+            jobs.show_list(found, output)
+
+        watching.show(work, watch=watch)
 
 
 def show(
@@ -77,7 +80,7 @@ def show(
     """Show a job. With -o yaml: as a job file, which `sexton apply` takes again."""
     from sexton_cli.online import jobs  # noqa: PLC0415 - heavy
 
-    with _calling(job, api, namespace) as client:
+    with calling(job, api, namespace) as client:
         jobs.show(client.jobs.get(job), output)
 
 
@@ -88,7 +91,7 @@ def pause(
     namespace: Namespace = None,
 ) -> None:
     """Stop new starts of a job. Runs that are live go on."""
-    with _calling(job, api, namespace) as client:
+    with calling(job, api, namespace) as client:
         paused = client.jobs.pause(job, reason=reason)
         print_line(f"{paused.full_name}: paused")
 
@@ -106,7 +109,7 @@ def resume(
     from sexton.jobs import ResumeMode  # noqa: PLC0415 - heavy
     from sexton_cli.online import times  # noqa: PLC0415
 
-    with _calling(job, api, namespace) as client:
+    with calling(job, api, namespace) as client:
         resumed = client.jobs.resume(job, mode=ResumeMode(mode.value))
         print_line(f"{resumed.full_name}: active; next {times.utc(resumed.next_time)}")
 
@@ -129,14 +132,14 @@ def trigger(  # noqa: PLR0917 - each is an option
     from sexton_cli.online import jobs  # noqa: PLC0415
 
     chosen = None if overlap is None else words.Overlap(overlap.value)
-    with _calling(job, api, namespace) as client:
+    with calling(job, api, namespace) as client:
         done = client.jobs.trigger(job, overlap=chosen, request_id=request_id)
         jobs.show_triggered(done, job, output)
 
 
 def delete(job: JobName, api: Api = None, namespace: Namespace = None) -> None:
     """Delete a job: waiting runs end at once, running ones are asked to."""
-    with _calling(job, api, namespace) as client:
+    with calling(job, api, namespace) as client:
         found = client.jobs.get(job)
         client.jobs.delete(found)
         print_line(f"{found.full_name}: deleted")
@@ -159,7 +162,7 @@ def why(
     """Explain what became, or will become, of a job at a time: every gate, with its values."""
     from sexton_cli.online import jobs, times  # noqa: PLC0415 - heavy
 
-    with _calling(job, api, namespace) as client:
+    with calling(job, api, namespace) as client:
         found = client.jobs.get(job)
         zone = times.zone_of(found.spec)
         explained = client.jobs.explain(found, times.read(at, zone, "--at"))
@@ -167,7 +170,7 @@ def why(
 
 
 @contextmanager
-def _calling(job: str, api: str | None, namespace: str | None) -> Iterator[Client]:
+def calling(job: str, api: str | None, namespace: str | None) -> Iterator[Client]:
     """Gives a client; a job that is not there is looked for elsewhere."""
     from sexton import errors  # noqa: PLC0415 - heavy
     from sexton_cli.online import jobs, session  # noqa: PLC0415

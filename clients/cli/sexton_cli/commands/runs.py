@@ -8,7 +8,16 @@ from typing import Annotated
 
 import typer
 
-from sexton_cli.commands._mesh_options import Api, Namespace, Output, RunName, target_of
+from sexton_cli.commands._mesh_options import (
+    Api,
+    Everywhere,
+    Namespace,
+    Output,
+    Overlap,
+    RunName,
+    Watch,
+    target_of,
+)
 from sexton_cli.errors import Unavailable
 from sexton_cli.output import ListFormat
 
@@ -44,6 +53,7 @@ def register(app: typer.Typer) -> None:
     runs.command("show")(show)
     runs.command("cancel")(cancel)
     runs.command("terminate")(terminate)
+    runs.command("retry")(retry)
     runs.command("wait")(wait)
     runs.command("watch")(watch)
     app.add_typer(runs, name="runs")
@@ -64,9 +74,8 @@ def list_(  # noqa: PLR0917 - each is an option
         str | None, typer.Option(metavar="TIME", help="Only what ended, or is due, before.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="Runs at most.")] = 50,
-    everywhere: Annotated[
-        bool, typer.Option("-A", "--all-namespaces", help="Those of every namespace.")
-    ] = False,
+    everywhere: Everywhere = False,
+    watch: Watch = False,
     api: Api = None,
     namespace: Namespace = None,
     output: Output = ListFormat.TABLE,
@@ -74,19 +83,23 @@ def list_(  # noqa: PLR0917 - each is an option
     """List runs: live ones first, then ended ones, the newest first."""
     from sexton.runs import RunState  # noqa: PLC0415 - heavy
     from sexton_cli.offline.values import read_instant  # noqa: PLC0415
-    from sexton_cli.online import runs, session  # noqa: PLC0415
+    from sexton_cli.online import runs, session, watching  # noqa: PLC0415
     from sexton_core.instants import to_datetime  # noqa: PLC0415
 
     with session.connected(target_of(api, namespace)) as client:
-        found = client.runs.list(
-            job,
-            all_namespaces=everywhere,
-            states=[RunState(each.value) for each in state or ()],
-            after=None if after is None else to_datetime(read_instant(after, "--after")),
-            before=None if before is None else to_datetime(read_instant(before, "--before")),
-            full=output in {ListFormat.JSON, ListFormat.YAML},
-        )
-        runs.show_list(islice(found, limit), output)
+
+        def work() -> None:
+            found = client.runs.list(
+                job,
+                all_namespaces=everywhere,
+                states=[RunState(each.value) for each in state or ()],
+                after=None if after is None else to_datetime(read_instant(after, "--after")),
+                before=None if before is None else to_datetime(read_instant(before, "--before")),
+                full=output in {ListFormat.JSON, ListFormat.YAML},
+            )
+            runs.show_list(islice(found, limit), output)
+
+        watching.show(work, watch=watch)
 
 
 def show(
@@ -125,6 +138,29 @@ def terminate(
 
     with session.connected(target_of(api, namespace)) as client:
         runs.show_change(client.runs.terminate(run, reason=reason), output)
+
+
+def retry(  # noqa: PLR0917 - each is an option
+    run: RunName,
+    overlap: Annotated[
+        Overlap | None, typer.Option(help="Instead of the job's own policy, for this start.")
+    ] = None,
+    request_id: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="The same id starts one run, however often it is sent."),
+    ] = None,
+    api: Api = None,
+    namespace: Namespace = None,
+    output: Output = ListFormat.TABLE,
+) -> None:
+    """Run an ended run again: a new run, with the job's definition of now, through the gate."""
+    from sexton import jobs as words  # noqa: PLC0415 - heavy
+    from sexton_cli.online import jobs, session  # noqa: PLC0415
+
+    chosen = None if overlap is None else words.Overlap(overlap.value)
+    with session.connected(target_of(api, namespace)) as client:
+        done = client.runs.retry(run, overlap=chosen, request_id=request_id)
+        jobs.show_triggered(done, run, output)
 
 
 def wait(
@@ -172,9 +208,9 @@ def watch(  # noqa: PLR0917 - each is an option
             runs.show_change(change, output)
 
 
-def members(api: Api = None, output: Output = ListFormat.TABLE) -> None:
+def members(api: Api = None, watch: Watch = False, output: Output = ListFormat.TABLE) -> None:
     """Show who leads, who stands by, who works, and how far their clocks are off."""
-    from sexton_cli.online import runs, session  # noqa: PLC0415 - heavy
+    from sexton_cli.online import runs, session, watching  # noqa: PLC0415 - heavy
 
     with session.connected(target_of(api, None)) as client:
-        runs.show_members(client.members(), output)
+        watching.show(lambda: runs.show_members(client.members(), output), watch=watch)

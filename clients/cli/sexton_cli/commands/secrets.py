@@ -23,7 +23,7 @@ def secrets(
         list[str] | None,
         typer.Option(
             metavar="ROLE=DIR",
-            help="Keep a copy of one, `mesh`, `worker`, `client` or `reader`, in a folder of its own.",
+            help="Keep a copy of one (mesh, worker, client, reader) in a folder of its own.",
         ),
     ] = None,
 ) -> None:

@@ -2,31 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sexton import errors
 from sexton.client import Client
 from sexton.jobs import Applied, Change
+from sexton.schedules import Every
 from sexton_cli.errors import Refused
 from sexton_cli.jobfile import JobFile, messages_of
 from sexton_cli.offline.values import read_job_file
-from sexton_cli.online import times
+from sexton_cli.online import progress, times
 from sexton_cli.online.session import Target, connected
 from sexton_cli.output import ListFormat, print_data, print_line
 
-_DONE = {Change.NONE: "unchanged", Change.CREATED: "created", Change.UPDATED: "updated"}
+_DONE = {
+    Change.NONE: "unchanged",
+    Change.CREATED: "created",
+    Change.UPDATED: "updated",
+    Change.PRUNED: "deleted, for it stands in its source no more",
+}
 _WOULD = {
     Change.NONE: "unchanged",
     Change.CREATED: "to be created",
     Change.UPDATED: "to be updated",
+    Change.PRUNED: "to be deleted, for it stands in its source no more",
 }
 _MOST_SHOWN = 200
 """Unchanged jobs beyond this are counted instead of listed."""
+_COUNTED = 10_000
+"""Gained and lost times are counted up to this."""
 
 
-def run(path: str, target: Target, output: ListFormat, *, dry_run: bool) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class How:
+    """What is asked for beside the file."""
+
+    dry_run: bool = False
+    prune: bool = False
+    source: str | None = None
+    """None: the file's name."""
+
+
+def run(path: str, target: Target, output: ListFormat, how: How) -> None:
     """Applies a file and prints what became of each job.
 
     Raises:
@@ -34,18 +55,18 @@ def run(path: str, target: Target, output: ListFormat, *, dry_run: bool) -> None
     """
     file = read_job_file(path)
     with connected(target) as client:
-        applied = apply_file(client, file, dry_run=dry_run)
+        applied = apply_file(client, file, how)
     if print_data([_data(each) for each in applied], output):
         return
     if output is ListFormat.NAME:
         for each in applied:
             print_line(each.job.full_name)
         return
-    for line in lines_of(applied, dry_run=dry_run):
+    for line in lines_of(applied, dry_run=how.dry_run):
         print_line(line)
 
 
-def apply_file(client: Client, file: JobFile, *, dry_run: bool = False) -> tuple[Applied, ...]:
+def apply_file(client: Client, file: JobFile, how: How = How()) -> tuple[Applied, ...]:
     """Applies a job file; its name is recorded as the jobs' source.
 
     Raises:
@@ -53,11 +74,25 @@ def apply_file(client: Client, file: JobFile, *, dry_run: bool = False) -> tuple
         SextonError: the call failed otherwise.
     """
     try:
-        return client.jobs.apply(
-            messages_of(file), source=Path(file.source).name[:200], dry_run=dry_run
-        )
+        with progress.line() as tell:
+            # Somebody who looks on is worth the call in parts.
+            on_progress = None
+            if progress.shown():
+                on_progress = partial(_tell, tell)
+            return client.jobs.apply(
+                messages_of(file),
+                source=how.source or Path(file.source).name[:200],
+                prune=how.prune,
+                prune_namespaces=(file.namespace,) if how.prune else (),
+                dry_run=how.dry_run,
+                on_progress=on_progress,
+            )
     except errors.InvalidArgument as error:
         raise Refused(f"{file.source}: {error}; nothing was applied") from None
+
+
+def _tell(tell: Callable[[str], None], done: int, of: int) -> None:
+    tell(f"{done:,} of {of:,} jobs")
 
 
 def lines_of(applied: Sequence[Applied], *, dry_run: bool = False) -> list[str]:
@@ -69,14 +104,42 @@ def lines_of(applied: Sequence[Applied], *, dry_run: bool = False) -> list[str]:
         unchanged += each.change is Change.NONE
         if each.change is Change.NONE and unchanged > _MOST_SHOWN:
             continue
-        lines.append(f"{each.job.full_name}: {words[each.change]}{_changed(each)}; {_next(each)}")
-        lines += [f"  warning: {warning}" for warning in each.job.warnings]
+        after = "" if each.change is Change.PRUNED else f"; {_next(each)}"
+        lines.append(f"{each.job.full_name}: {words[each.change]}{_changed(each)}{after}")
+        lines += [f"  {line}" for line in (*_moved(each), *_remarks(each))]
     if unchanged > _MOST_SHOWN:
         lines.append(f"... and {unchanged - _MOST_SHOWN} more are unchanged")
     new = next((each for each in applied if each.change is Change.CREATED), None)
     if new is not None and not dry_run:
         lines.append(f"to start one now: sexton jobs trigger {new.job.full_name}")
     return lines
+
+
+def _moved(applied: Applied) -> Iterator[str]:
+    """Tells which nominal times of the next 30 days come and go."""
+    if applied.change in (Change.NONE, Change.CREATED):
+        return
+    for word, number, first in (
+        ("gains", applied.gained, applied.gained_times),
+        ("loses", applied.lost, applied.lost_times),
+    ):
+        if number:
+            more = "at least " if number >= _COUNTED else ""
+            shown = ", ".join(times.utc(moment) for moment in first[:3])
+            dots = ", ..." if first and number > len(first[:3]) else ""
+            yield (f"{word} {more}{number:,} runs in 30 days{f': {shown}{dots}' if shown else ''}")
+
+
+def _remarks(applied: Applied) -> Iterator[str]:
+    job = applied.job
+    yield from (f"warning: {warning}" for warning in job.warnings)
+    yield from (f"warning: {notice}" for notice in job.notices)
+    schedules = job.spec.schedules if job.spec is not None else ()
+    reads_a_calendar = [each for each in schedules if not isinstance(each, Every)]
+    if applied.change in (Change.CREATED, Change.UPDATED) and any(
+        not times.named_zone(each) for each in reads_a_calendar
+    ):
+        yield "note: no time zone given: its times are UTC"
 
 
 def _changed(applied: Applied) -> str:
@@ -104,4 +167,9 @@ def _data(applied: Applied) -> dict[str, Any]:
         "version": applied.job.version,
         "next_time": times.utc_or_none(applied.job.next_time),
         "warnings": list(applied.job.warnings),
+        "notices": list(applied.job.notices),
+        "gained": applied.gained,
+        "lost": applied.lost,
+        "gained_times": [times.utc_or_none(moment) for moment in applied.gained_times],
+        "lost_times": [times.utc_or_none(moment) for moment in applied.lost_times],
     }

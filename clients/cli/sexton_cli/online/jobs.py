@@ -121,6 +121,7 @@ def job_data(job: Job) -> dict[str, Any]:
         "cursor_time": times.utc_or_none(job.cursor_time),
         "live_runs": list(job.live_runs),
         "warnings": list(job.warnings),
+        "notices": list(job.notices),
         "source": job.source,
         "definition": None if job.spec is None else fields_of(job.spec),
     }
@@ -169,7 +170,7 @@ def _describe(job: Job) -> None:
     width = max(len(name) for name, _ in lines)
     for name, value in lines:
         print_line(f"{name.ljust(width)}  {value}")
-    for warning in job.warnings:
+    for warning in (*job.warnings, *job.notices):
         print_line(f"warning: {warning}")
     if spec is not None:
         print_line()

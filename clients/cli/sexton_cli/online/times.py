@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from sexton.jobs import JobSpec
+from sexton.schedules import Cron, Schedule
 from sexton_cli.errors import UsageError
 from sexton_cli.offline.values import read_instant
 from sexton_core.errors import FieldError
@@ -20,6 +21,7 @@ from sexton_core.instants import (
 from sexton_core.zones import get_zone
 
 NEVER = "-"
+_PREFIX = re.compile(r"\s*(?:CRON_)?TZ=(\S*)\s")
 _WALL = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?)?", re.ASCII)
 
 
@@ -35,7 +37,15 @@ def utc_or_none(moment: datetime | None) -> str | None:
 
 def zone_of(spec: JobSpec | None) -> str:
     """Returns the zone in which a job's times are shown: that of its first schedule."""
-    return (spec.schedules[0].timezone if spec is not None and spec.schedules else "") or "UTC"
+    if spec is None or not spec.schedules:
+        return "UTC"
+    return named_zone(spec.schedules[0]) or "UTC"
+
+
+def named_zone(schedule: Schedule) -> str:
+    """Returns the zone that a schedule names, as a field or as cron's prefix; empty: none."""
+    prefix = _PREFIX.match(schedule.expression) if isinstance(schedule, Cron) else None
+    return prefix[1] if prefix is not None else schedule.timezone
 
 
 def local(moment: datetime | None, zone: str) -> str:

@@ -1,0 +1,148 @@
+"""`sexton dead`: runs that ended without success and wait for a person."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sexton_cli.commands._mesh_options import Api, Everywhere, Namespace, Output, target_of
+from sexton_cli.errors import UsageError
+from sexton_cli.output import ListFormat, print_line
+
+if TYPE_CHECKING:
+    from sexton._operating_api import Which
+
+Runs = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[RUN]...", help="JOB/RUN or NAMESPACE/JOB/RUN."),
+]
+OfJob = Annotated[str | None, typer.Option("--job", metavar="JOB", help="Those of this job.")]
+Fingerprint = Annotated[
+    str, typer.Option(metavar="TEXT", help="Those that look alike, as `list` shows it.")
+]
+After = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Those that ended at or after this.")
+]
+Before = Annotated[str | None, typer.Option(metavar="TIME", help="Those that ended before.")]
+All = Annotated[bool, typer.Option("--all", help="All of the namespace.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Tell which, and change nothing.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Registers the group."""
+    dead = typer.Typer(
+        help="Work off runs that ended without success.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    dead.command("list")(list_)
+    dead.command("requeue")(requeue)
+    dead.command("purge")(purge)
+    app.add_typer(dead, name="dead")
+
+
+def list_(  # noqa: PLR0917 - each is an option
+    job: OfJob = None,
+    fingerprint: Fingerprint = "",
+    after: After = None,
+    before: Before = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Runs at most.")] = 50,
+    everywhere: Everywhere = False,
+    api: Api = None,
+    namespace: Namespace = None,
+    output: Output = ListFormat.TABLE,
+) -> None:
+    """List dead letters, newest first."""
+    from sexton_cli.online import operating, session  # noqa: PLC0415 - heavy
+
+    which = _which((), job, fingerprint, after, before)
+    if everywhere:
+        which["all_namespaces"] = True
+    with session.connected(target_of(api, namespace)) as client:
+        operating.show_dead(islice(client.dead.list(**which), limit), output)
+
+
+def requeue(  # noqa: PLR0917 - each is an option
+    runs: Runs = None,
+    job: OfJob = None,
+    fingerprint: Fingerprint = "",
+    after: After = None,
+    before: Before = None,
+    everything: All = False,
+    dry_run: DryRun = False,
+    api: Api = None,
+    namespace: Namespace = None,
+    output: Output = ListFormat.TABLE,
+) -> None:
+    """Run dead letters again, each as a new run, and take them off the list."""
+    from sexton_cli.online import operating, session  # noqa: PLC0415 - heavy
+
+    which = _chosen(runs, job, fingerprint, after, before, everything=everything)
+    with session.connected(target_of(api, namespace)) as client:
+        if everything:
+            which["namespace"] = client.namespace
+        done = client.dead.requeue(dry_run=dry_run, **which)
+        operating.show_requeued(done, output, dry_run=dry_run)
+
+
+def purge(  # noqa: PLR0917 - each is an option
+    runs: Runs = None,
+    job: OfJob = None,
+    fingerprint: Fingerprint = "",
+    after: After = None,
+    before: Before = None,
+    everything: All = False,
+    dry_run: DryRun = False,
+    api: Api = None,
+    namespace: Namespace = None,
+) -> None:
+    """Take dead letters off the list; the runs stay in the history."""
+    from sexton_cli.online import session  # noqa: PLC0415 - heavy
+
+    which = _chosen(runs, job, fingerprint, after, before, everything=everything)
+    with session.connected(target_of(api, namespace)) as client:
+        if everything:
+            which["namespace"] = client.namespace
+        purged = client.dead.purge(dry_run=dry_run, **which)
+    print_line(f"{purged} {'to be taken' if dry_run else 'taken'} off the list")
+
+
+def _chosen(
+    runs: list[str] | None,
+    job: str | None,
+    fingerprint: str,
+    after: str | None,
+    before: str | None,
+    *,
+    everything: bool,
+) -> Which:
+    which = _which(tuple(runs or ()), job, fingerprint, after, before)
+    if not which and not everything:
+        raise UsageError("name runs, --job, --fingerprint, --after or --before; or say --all")
+    return which
+
+
+def _which(
+    runs: tuple[str, ...],
+    job: str | None,
+    fingerprint: str,
+    after: str | None,
+    before: str | None,
+) -> Which:
+    from sexton_cli.offline.values import read_instant  # noqa: PLC0415 - heavy
+    from sexton_core.instants import to_datetime  # noqa: PLC0415
+
+    which: Which = {}
+    if runs:
+        which["runs"] = runs
+    if job is not None:
+        which["job"] = job
+    if fingerprint:
+        which["fingerprint"] = fingerprint
+    if after is not None:
+        which["after"] = to_datetime(read_instant(after, "--after"))
+    if before is not None:
+        which["before"] = to_datetime(read_instant(before, "--before"))
+    return which

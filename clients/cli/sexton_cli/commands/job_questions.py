@@ -1,0 +1,286 @@
+"""`sexton jobs`, second part: what schedules ask for, what became of it, and running it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sexton_cli.commands._mesh_options import (
+    Api,
+    Everywhere,
+    JobName,
+    Namespace,
+    Output,
+    Overlap,
+    target_of,
+)
+from sexton_cli.errors import Refused, UsageError
+from sexton_cli.output import ListFormat
+
+if TYPE_CHECKING:
+    from sexton.client import Client
+    from sexton.jobs import Job, JobSpec
+
+_DIFFERENT = 1
+"""Exit code of `diff` where there is a difference, as diff(1) has it."""
+
+From = Annotated[
+    str | None,
+    typer.Option("--from", metavar="TIME", help="From here; a wall time is one of the job's zone."),
+]
+To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Up to here, likewise.")]
+
+
+class Order(StrEnum):
+    """The order in which a backfill starts its runs."""
+
+    OLDEST_FIRST = "oldest_first"
+    NEWEST_FIRST = "newest_first"
+
+
+def add_to(jobs: typer.Typer) -> None:
+    """Adds the commands to the group `jobs`."""
+    jobs.command("preview")(preview)
+    jobs.command("ledger")(ledger)
+    jobs.command("versions")(versions)
+    jobs.command("diff")(diff)
+    jobs.command("load")(load)
+    jobs.command("backfill")(backfill)
+    jobs.command("backfills")(backfills)
+
+
+def preview(  # noqa: PLR0917 - each is an option
+    job: JobName,
+    file: Annotated[
+        str | None,
+        typer.Option("-f", "--file", metavar="FILE", help="Look at the job as this file has it."),
+    ] = None,
+    begin: From = None,
+    end: To = None,
+    count: Annotated[int, typer.Option(min=1, max=1_000, help="Times at most.")] = 10,
+    api: Api = None,
+    namespace: Namespace = None,
+    output: Output = ListFormat.TABLE,
+) -> None:
+    """Show the next times of a job, by the code that fires. `sexton preview` needs no mesh."""
+    from sexton_cli.online import questions, times  # noqa: PLC0415 - heavy
+
+    with _calling(job, api, namespace) as client:
+        spec = None if file is None else _definition(file, job)
+        zone = times.zone_of(spec if spec is not None else client.jobs.get(job).spec)
+        found = client.jobs.preview(
+            job if spec is None else spec,
+            after=None if begin is None else times.read(begin, zone, "--from"),
+            until=None if end is None else times.read(end, zone, "--to"),
+            count=count,
+        )
+        questions.show_preview(found, zone, output)
+
+
+def ledger(  # noqa: PLR0917 - each is an option
+    job: JobName,
+    begin: From = None,
+    end: To = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Times at most.")] = 30,
+    api: Api = None,
+    namespace: Namespace = None,
+    output: Output = ListFormat.TABLE,
+) -> None:
+    """Show what became, or will become, of each nominal time: the newest, or from --from on."""
+    from sexton_cli.online import questions, times  # noqa: PLC0415 - heavy
+
+    with _calling(job, api, namespace) as client:
+        zone = times.zone_of(client.jobs.get(job).spec)
+        found = client.jobs.decisions(
+            job,
+            start=None if begin is None else times.read(begin, zone, "--from"),
+            end=None if end is None else times.read(end, zone, "--to"),
+            descending=begin is None,
+        )
+        entries = list(islice(found, limit))
+        if begin is None:
+            entries.sort(key=lambda entry: entry.nominal_time)
+        questions.show_ledger(entries, zone, output)
+
+
+def versions(
+    job: JobName, api: Api = None, namespace: Namespace = None, output: Output = ListFormat.TABLE
+) -> None:
+    """List the definitions that a job has had, and which times each ruled."""
+    from sexton_cli.online import questions  # noqa: PLC0415 - heavy
+
+    with _calling(job, api, namespace) as client:
+        questions.show_versions(list(client.jobs.versions(job)), output)
+
+
+def diff(  # noqa: PLR0917 - each is an option
+    job: JobName,
+    old: Annotated[
+        int | None, typer.Argument(metavar="[OLD]", help="A version; default: the one before.")
+    ] = None,
+    new: Annotated[
+        int | None, typer.Argument(metavar="[NEW]", help="A version; default: the current one.")
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option("-f", "--file", metavar="FILE", help="What stands there against this file."),
+    ] = None,
+    api: Api = None,
+    namespace: Namespace = None,
+) -> None:
+    """Show how two versions of a job differ. Ends with 1 where they do."""
+    from sexton_cli.online import questions  # noqa: PLC0415 - heavy
+
+    with _calling(job, api, namespace) as client:
+        current = client.jobs.get(job)
+        if file is not None:
+            names = (f"{current.full_name}, version {current.version}", file)
+            different = questions.show_diff(_spec(current), _definition(file, job), names)
+        else:
+            known = {each.version: each.spec for each in client.jobs.versions(current)}
+            pair = (old or max(1, (new or current.version) - 1), new or current.version)
+            for number in pair:
+                if number not in known:
+                    kept = ", ".join(map(str, sorted(known)))
+                    raise Refused(f"{current.full_name}: version {number} is not kept: {kept} are")
+            before, after = (f"{current.full_name}, version {number}" for number in pair)
+            different = questions.show_diff(known[pair[0]], known[pair[1]], (before, after))
+    if different:
+        raise typer.Exit(_DIFFERENT)
+
+
+def load(  # noqa: PLR0917 - each is an option
+    next_: Annotated[
+        str, typer.Option("--next", metavar="DURATION", help="How far ahead, up to 31d.")
+    ] = "24h",
+    interval: Annotated[str, typer.Option(metavar="DURATION", help="Counted by this.")] = "1m",
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Intervals shown.")] = 10,
+    everywhere: Everywhere = False,
+    api: Api = None,
+    namespace: Namespace = None,
+    output: Output = ListFormat.TABLE,
+) -> None:
+    """Forecast the load: how many nominal times lie ahead, and in which minutes most."""
+    from datetime import UTC, datetime, timedelta  # noqa: PLC0415
+
+    from sexton_cli.offline.values import read_duration  # noqa: PLC0415 - heavy
+    from sexton_cli.online import questions, session, times  # noqa: PLC0415
+
+    ahead = timedelta(microseconds=read_duration(next_, "--next") // 1_000)
+    step = timedelta(microseconds=read_duration(interval, "--interval") // 1_000)
+    with session.connected(target_of(api, namespace)) as client:
+        now = client.members().mesh_time or datetime.now(UTC)
+        found = client.jobs.load(
+            all_namespaces=everywhere, start=now, end=now + ahead, interval=step
+        )
+        questions.show_load(found, limit, output, times.span(step))
+
+
+def backfill(  # noqa: PLR0917 - each is an option
+    job: JobName,
+    begin: Annotated[
+        str,
+        typer.Option("--from", metavar="TIME", help="First nominal time; of the job's zone."),
+    ],
+    end: Annotated[str, typer.Option("--to", metavar="TIME", help="Last nominal time, likewise.")],
+    order: Annotated[Order, typer.Option(help="Of the starts.")] = Order.OLDEST_FIRST,
+    overlap: Annotated[
+        Overlap | None,
+        typer.Option(help="Of the starts; default: one run after another."),
+    ] = None,
+    skip_succeeded: Annotated[
+        bool, typer.Option("--skip-succeeded", help="Leave out what has succeeded.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Tell exactly what would run, and start nothing.")
+    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until all have been started.")] = False,
+    request_id: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="The same id starts one backfill, however often."),
+    ] = None,
+    api: Api = None,
+    namespace: Namespace = None,
+    output: Output = ListFormat.TABLE,
+) -> None:
+    """Run the nominal times of a range, whatever was decided about them before."""
+    from sexton import jobs as words  # noqa: PLC0415 - heavy
+    from sexton.backfills import BackfillOrder  # noqa: PLC0415
+    from sexton_cli.online import backfilling, progress, times  # noqa: PLC0415
+
+    with _calling(job, api, namespace) as client:
+        zone = times.zone_of(client.jobs.get(job).spec)
+        first, last = times.read(begin, zone, "--from"), times.read(end, zone, "--to")
+        chosen = None if overlap is None else words.Overlap(overlap.value)
+        if dry_run:
+            plan = client.jobs.plan_backfill(
+                job, first, last, order=BackfillOrder(order.value), overlap=chosen,
+                skip_succeeded=skip_succeeded,
+            )  # fmt: skip
+            backfilling.show_plan(plan, zone, output)
+            return
+        made = client.jobs.backfill(
+            job, first, last, order=BackfillOrder(order.value), overlap=chosen,
+            skip_succeeded=skip_succeeded, request_id=request_id,
+        )  # fmt: skip
+        if wait:
+            with progress.line() as tell:
+                while not made.ended:
+                    tell(f"{made.started + made.skipped} of {made.total} started")
+                    made = client.backfills.get(made)
+                    if not made.ended:
+                        progress.pause()
+        backfilling.show_change(made, output)
+
+
+def backfills(
+    job: JobName,
+    cancel: Annotated[
+        str | None,
+        typer.Option(metavar="BACKFILL", help="Start no further run of this one; its id."),
+    ] = None,
+    api: Api = None,
+    namespace: Namespace = None,
+    output: Output = ListFormat.TABLE,
+) -> None:
+    """List the backfills of a job that go on, or ended in the last 30 days; or cancel one."""
+    from sexton_cli.online import backfilling  # noqa: PLC0415 - heavy
+
+    with _calling(job, api, namespace) as client:
+        if cancel is not None:
+            backfilling.show_change(
+                client.backfills.cancel(f"{job}/{cancel.rpartition('/')[2]}"), output
+            )
+        else:
+            backfilling.show_list(client.backfills.list(job), output)
+
+
+def _definition(file: str, job: str) -> JobSpec:
+    """Gives a job's definition as a file has it."""
+    from sexton._spec_messages import spec_of  # noqa: PLC0415 - heavy
+    from sexton_cli.jobfile.wire import spec_message  # noqa: PLC0415
+    from sexton_cli.offline.values import read_job_file  # noqa: PLC0415
+
+    read = read_job_file(file)
+    found = read.job(job)
+    if found is None:
+        raise UsageError(f"{read.source} has no job {job!r}")
+    return spec_of(spec_message(found))
+
+
+def _spec(job: Job) -> JobSpec:
+    assert job.spec is not None, "a job that is read alone is whole"
+    return job.spec
+
+
+@contextmanager
+def _calling(job: str, api: str | None, namespace: str | None) -> Iterator[Client]:
+    from sexton_cli.commands.jobs import calling  # noqa: PLC0415 - they import each other
+
+    with calling(job, api, namespace) as client:
+        yield client

@@ -1,0 +1,132 @@
+"""Commands that look after a mesh, and what the shell offers."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import pytest
+
+from sexton import Cron, JobSpec, RunState, ShellTask
+from sexton_cli import main as entry
+from sexton_cli.online import times, watching
+
+
+@pytest.fixture(autouse=True)
+def _mesh_is_there(mesh):
+    """Each of these commands calls one."""
+
+
+def complete(monkeypatch, capsys, words, cursor):
+    monkeypatch.setenv("_SEXTON_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(cursor))
+    with pytest.raises(SystemExit):
+        entry.run([])
+    return capsys.readouterr().out.split()
+
+
+def test_the_shell_completes_commands_jobs_and_runs(monkeypatch, capsys):
+    assert complete(monkeypatch, capsys, "sexton jobs bac", 2) == ["backfill", "backfills"]
+    assert complete(monkeypatch, capsys, "sexton jobs show ni", 3) == ["nightly"]
+    assert complete(monkeypatch, capsys, "sexton jobs show default/", 3) == ["default/nightly"]
+    assert complete(monkeypatch, capsys, "sexton runs show ni", 3) == ["nightly/"]
+    (run,) = complete(monkeypatch, capsys, "sexton runs show nightly/t", 3)
+    assert run == "nightly/t20261129T020000Z-0a1b2c3d"
+
+
+def test_without_a_mesh_the_shell_completes_nothing_and_says_nothing(monkeypatch, capsys):
+    monkeypatch.setenv("SEXTON_API", "127.0.0.1:1")
+    assert complete(monkeypatch, capsys, "sexton jobs show ni", 3) == []
+    assert capsys.readouterr().err == ""
+
+
+def test_a_list_is_watched_until_it_is_interrupted(sexton, monkeypatch):
+    looks = []
+
+    def sleep(seconds):
+        looks.append(seconds)
+        if len(looks) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    code, out, _ = sexton("queues", "list", "--watch", "-o", "name")
+    assert (code, looks) == (130, [watching.EVERY_S] * 2)
+    assert out == "default\nreports\n\ndefault\nreports\n"
+
+
+def test_on_a_terminal_it_is_shown_over_what_was_there(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(time, "sleep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        watching.show(lambda: print("one"), watch=True)
+    assert capsys.readouterr().out == "\x1b[H\x1b[2Jone\n"
+
+
+def test_what_stands_in_the_way_is_said_at_once(sexton, api, tmp_path):
+    file = tmp_path / "jobs.yaml"
+    file.write_text("jobs: [{name: load, queue: heavy, task: {shell: ./load}}]")
+    name = "namespaces/default/jobs/load"
+    api.notices[name] = ["no worker serves the queue 'heavy'"]
+    code, out, _ = sexton("apply", "-f", file)
+    assert code == 0
+    assert "  warning: no worker serves the queue 'heavy'\n" in out
+    assert "warning: no worker serves the queue 'heavy'\n" in sexton("jobs", "show", "load")[1]
+
+
+def test_pruning_deletes_what_the_source_does_not_hold_any_more(sexton, api, tmp_path):
+    file = tmp_path / "jobs.yaml"
+    file.write_text("jobs: [{name: a, task: {shell: a}}, {name: b, task: {shell: b}}]")
+    sexton("apply", "-f", file, "--source", "office")
+    file.write_text("jobs: [{name: a, task: {shell: a}}]")
+    code, out, err = sexton("apply", "-f", file, "--source", "office", "--prune")
+    assert (code, err) == (0, "")
+    assert out.endswith(
+        "default/b: deleted, for it stands in its source no more\n  loses 30 runs in 30 days\n"
+    )
+    assert sorted(api.jobs) == [
+        "namespaces/default/jobs/a", "namespaces/default/jobs/nightly",
+    ]  # fmt: skip
+
+
+def test_a_worker_that_is_not_there_is_named_with_those_that_are(sexton):
+    code, _, err = sexton("workers", "drain", "two")
+    assert (code, err) == (3, "sexton: there is no worker 'two'; there are: one\n")
+    assert sexton("workers", "drain", "5e551011a0b1c2d3e4f5a6b7")[0] == 0
+
+
+def test_a_version_that_is_not_kept_is_named_with_those_that_are(sexton):
+    code, _, err = sexton("jobs", "diff", "nightly", "7", "9")
+    assert (code, err) == (4, "sexton: default/nightly: version 7 is not kept: 1 are\n")
+
+
+def test_a_backfill_is_waited_for(sexton):
+    command = ("jobs", "backfill", "nightly", "--from", "2026-11-26", "--to", "2026-11-28")
+    code, out, err = sexton(*command, "--wait")
+    assert (code, err) == (0, "")
+    assert out == "default/nightly/0a1b2c3d: done, 2 of 2 started\n"
+
+
+def test_what_is_for_programs_has_every_field(data):
+    assert data("queues", "list")[0]["oldest_ready_ms"] == 1_500
+    assert data("workers", "list")[0]["runs"] == ["default/nightly/t20261129T110000Z-0a1b2c3d"]
+    assert data("store", "status")["leases"][0]["token"] == 20
+    assert data("dead", "list")[0]["fingerprint"] == "5f0c2b6d"
+    assert data("jobs", "preview", "nightly")["times"][0]["local_time"].endswith("+01:00")
+    assert data("jobs", "ledger", "nightly")[0]["run"]["state"] == RunState.SUCCEEDED
+    assert data("jobs", "load")["total"] == 1
+    assert data("jobs", "versions", "nightly")[0]["definition"]["task"] == {"shell": "./backup"}
+    assert data("dead", "requeue", "--all")[0]["new_run"].startswith("default/nightly/m")
+
+
+@pytest.mark.parametrize(
+    ("expression", "zone"),
+    [
+        ("TZ=Europe/Berlin 0 3 * * *", "Europe/Berlin"),
+        ("CRON_TZ=Asia/Tokyo 0 3 * * *", "Asia/Tokyo"),
+        ("0 3 * * *", "UTC"),
+    ],
+)
+def test_a_zone_in_the_expression_is_the_one_that_times_are_shown_in(expression, zone):
+    spec = JobSpec(task=ShellTask("true"), schedules=(Cron(expression),))
+    assert times.zone_of(spec) == zone
