@@ -11,6 +11,7 @@ import itertools
 import json
 import sys
 import time
+import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
@@ -98,7 +99,11 @@ def _problem_of(options: argparse.Namespace, seed: int, report: Report) -> str:
     """Runs a seed, and again; gives what is wrong with it, empty: nothing."""
     play = _play_of(options, seed)
     cpu_s = time.process_time()
-    outcome = play(None, None)
+    try:
+        outcome = play(None, None)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is what the seed has found
+        report.seeds += 1
+        return "".join(traceback.format_exception(error))
     report.add(outcome, time.process_time() - cpu_s)
     if not outcome.verdict.ok:
         return str(outcome.verdict)

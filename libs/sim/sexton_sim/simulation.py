@@ -19,6 +19,7 @@ import structlog
 from sexton.errors import SextonError
 from sexton_runtime.randomness import SeededRandomness
 from sexton_sim.check import Verdict
+from sexton_sim.clock import DEFAULT_WALL_NS
 from sexton_sim.disks import SimDisk
 from sexton_sim.event_log import EventLog, Trace
 from sexton_sim.faults import FaultPlan, Injector, Traps
@@ -60,7 +61,7 @@ class Host:
         self, world: Simulation, name: str, main: Callable[[Process], Coroutine[Any, Any, None]]
     ) -> None:
         self.name = name
-        self.machine = world.loop.machine(name)
+        self.machine = world.loop.machine(name, wall_ns=world.wall_ns)
         self.process: Process | None = None
         self._world = world
         self._main = main
@@ -97,9 +98,17 @@ class Simulation(ABC):
     """One simulation of a store and its members, from one seed."""
 
     def __init__(
-        self, seed: int, *, faults: FaultPlan, engine: EngineConfig, trace: Trace | None = None
+        self,
+        seed: int,
+        *,
+        faults: FaultPlan,
+        engine: EngineConfig,
+        trace: Trace | None = None,
+        wall_ns: int = DEFAULT_WALL_NS,
     ) -> None:
+        """`wall_ns`: what all wall clocks show at first."""
         self.seed = seed
+        self.wall_ns = wall_ns
         self.faults = faults
         self.loop: SimLoop = SimLoop()
         self.random = random.Random(f"world-{seed}")  # noqa: S311 - determinism is the point

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from google.protobuf.duration_pb2 import Duration
 
 from sexton.v1 import job_pb2 as pb
+from sexton_sim.clock import DEFAULT_WALL_NS
 from sexton_sim.faults import swarm
 from sexton_sim.mesh.executor import Behaviour
 from sexton_sim.mesh.faults import MeshFaults
@@ -19,6 +20,11 @@ QUEUES = ("default", "side")
 DrawSpec = Callable[[random.Random], pb.JobSpec]
 
 _OVERLAPS = tuple(pb.OverlapPolicy.values())[1:]
+_ZONE = "Europe/Berlin"
+_BEFORE_THE_GAP_NS = 1_806_195_590_000_000_000
+"""2027-03-28T00:59:50Z: ten seconds on, two o'clock is followed by three."""
+_BEFORE_THE_FOLD_NS = 1_824_944_390_000_000_000
+"""2027-10-31T00:59:50Z: ten seconds on, three o'clock is followed by two."""
 _CATCH_UPS = tuple(pb.CatchUp.Policy.values())[1:]
 
 
@@ -78,8 +84,17 @@ def _draw_catch_up(rng: random.Random) -> pb.CatchUp:
 
 def _draw_schedule(rng: random.Random) -> pb.Schedule:
     period_s = rng.choice((1, 2, 3, 5, 10))
-    if rng.random() < 0.3:
-        schedule = pb.Schedule(cron=f"*/{period_s} * * * * *", time_zone="UTC")
+    drawn = rng.random()
+    if drawn < 0.1:
+        # In the gap or the fold of the nights in which some plans begin.
+        schedule = pb.Schedule(
+            cron=f"{rng.choice((0, 5))} {rng.choice((0, 30))} 2 * * *",
+            time_zone=_ZONE,
+            dst=rng.choice(pb.DstRule.values()[1:]),
+        )
+    elif drawn < 0.35:
+        zone = rng.choice(("UTC", _ZONE))
+        schedule = pb.Schedule(cron=f"*/{period_s} * * * * *", time_zone=zone)
     else:
         schedule = pb.Schedule(every=pb.Every(period=Duration(seconds=period_s)))
     if rng.random() < 0.1:
@@ -112,6 +127,8 @@ class MeshPlan:
     """Mean time between two calls of a user."""
     backup_pause_s: float = 0.0
     """Mean time between two backups; 0: none are made."""
+    wall_ns: int = DEFAULT_WALL_NS
+    """What all wall clocks show at first."""
     session_ms: int = 4_000
     max_running: str = ""
     """Bounds on assigned runs by queue, as the queue's configuration has them."""
@@ -134,6 +151,7 @@ def plan_of(seed: int, *, duration_s: float = 15.0) -> MeshPlan:
         jobs=rng.choice((3, 6, 10)),
         pause_s=rng.choice((0.2, 0.6, 2.0)),
         backup_pause_s=rng.choice((0.0, 1.0, 4.0)),
+        wall_ns=rng.choice((DEFAULT_WALL_NS, _BEFORE_THE_GAP_NS, _BEFORE_THE_FOLD_NS)),
         session_ms=rng.choice((2_000, 5_000, 30_000)),
         max_running=rng.choice(("", "", "side=1", "default=2,side=1")),
         faults=swarm(rng, MeshFaults),
