@@ -18,7 +18,7 @@ BUILD_NETWORK ?= default
 # What needs no more than this checkout.
 HERE := not system and not browser and not containers and not faults
 
-.PHONY: help setup demo image test test-system test-containers test-faults soak lint format generate clean
+.PHONY: help setup demo image test test-system test-containers test-faults soak lint format mutants generate clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ format: $(READY) ## format the code and the protos
 	@$(BIN)/ruff check --fix --quiet . || true
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/buf format --write
+
+mutants: $(READY) ## which rule of the checker catches which fault put into the product
+	@$(BIN)/python tools/mutants.py
 
 generate: $(READY) ## generate the wire code from protos/
 	@$(BIN)/python tools/generate.py

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from simulation.mutants import MUTANTS, Mutant
+from simulation.mesh.mutants import MUTANTS as MESH_MUTANTS
+from simulation.mutants import MUTANTS, PROOF, Mutant
 
 from sexton_sim.world import run
 
@@ -24,3 +25,8 @@ def test_a_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_without_its_mutant_the_same_world_is_sound(mutant: Mutant) -> None:
     assert run(1, mutant.plan).verdict.ok
+
+
+def test_every_mutant_that_must_be_caught_is_there() -> None:
+    there = {mutant.proof for mutant in (*MUTANTS, *MESH_MUTANTS)} - {""}
+    assert there == set(PROOF)

@@ -16,7 +16,9 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from sexton.v1 import job_pb2
+from sexton_coordinator import writes
 from sexton_coordinator.api import editing
+from sexton_coordinator.leader import tenure
 from sexton_coordinator.leader.firing import Firing
 from sexton_coordinator.leader.lookout import Lookout
 from sexton_core import ids
@@ -26,10 +28,12 @@ from sexton_core.words import Reason
 from sexton_queue import changes, records
 from sexton_queue.entries import Lose
 from sexton_queue.roster import Roster
-from sexton_runtime.kv.held_lease import HeldLease
+from sexton_runtime.kv.held_lease import HeldLease, LostBecause
 from sexton_runtime.kv.types import Txn
-from sexton_sim.mesh.executor import Behaviour
+from sexton_sim.mesh.executor import Behaviour, VirtualExecutor
 from sexton_sim.mesh.plan import MeshFaults, MeshPlan
+from sexton_store.timekeeper import Timekeeper
+from sexton_worker.contract import Ended
 from sexton_worker.machine import Machine as WorkerMachine
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -54,13 +58,24 @@ def buffering(_rng: random.Random) -> job_pb2.JobSpec:
 
 
 def failing(_rng: random.Random) -> job_pb2.JobSpec:
-    """A job whose attempts mostly fail, and are made again at once."""
-    command = Behaviour(lasts_s=0.3, fails_p=0.8).command()
+    """A job whose attempts take their time, often fail, and are made again at once."""
+    command = Behaviour(lasts_s=2.5, fails_p=0.3).command()
     return job_pb2.JobSpec(
-        schedules=[job_pb2.Schedule(every=job_pb2.Every(period=Duration(seconds=1)))],
+        schedules=[job_pb2.Schedule(every=job_pb2.Every(period=Duration(seconds=2)))],
         task=job_pb2.Task(shell=job_pb2.ShellTask(command=command)),
         overlap=job_pb2.OVERLAP_POLICY_ALLOW_ALL,
         retry=job_pb2.Retry(max_attempts=10, initial_backoff=Duration(nanos=100_000_000)),
+    )
+
+
+def lasting(_rng: random.Random) -> job_pb2.JobSpec:
+    """A job whose executions must never overlap, and last longer than a session."""
+    return job_pb2.JobSpec(
+        schedules=[job_pb2.Schedule(every=job_pb2.Every(period=Duration(seconds=5)))],
+        task=job_pb2.Task(
+            shell=job_pb2.ShellTask(command=Behaviour(12.0, stubborn=True).command())
+        ),
+        exclusive=True,
     )
 
 
@@ -70,6 +85,8 @@ class Mutant:
     patch: Patch
     rules: frozenset[str]
     """Any of these is the right one."""
+    proof: str = ""
+    """As what PROOF lists it; empty: it does not."""
     plan: MeshPlan = SMALL
     seeds: int = 10
 
@@ -129,7 +146,9 @@ def _completion_without_token(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(WorkerMachine, "_revoke", keep)
     patch.setattr(
-        changes, "complete", lambda run, _token, event, now: complete(run, run.token, event, now)
+        changes,
+        "complete",
+        lambda run, _token, event, now, **more: complete(run, run.token, event, now, **more),
     )
 
 
@@ -187,6 +206,61 @@ def _next_from_now_after_a_failover(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Firing, "_take_loaded", forget)
 
 
+def _another_body_is_answered(patch: pytest.MonkeyPatch) -> None:
+    """Whoever asks under an id again gets the first answer, whatever is asked for."""
+    same = b"\0" * 32
+    patch.setattr(editing, "body_hash", lambda _request: same)
+    patch.setattr(tenure, "body_hash", lambda _request: same)
+
+
+def _timer_is_left_behind(patch: pytest.MonkeyPatch) -> None:
+    delete = writes.Delete
+
+    def keep(key: bytes) -> Any:
+        return delete(key + b"/kept") if key.startswith(b"timers/") else delete(key)
+
+    patch.setattr(writes, "Delete", keep)
+
+
+def _lease_is_not_given_back(patch: pytest.MonkeyPatch) -> None:
+    async def forget(self: HeldLease) -> bool:
+        self.end(LostBecause.RELEASED)
+        return False
+
+    patch.setattr(HeldLease, "release", forget)
+
+
+def _killed_tasks_live_on(patch: pytest.MonkeyPatch) -> None:
+    """Whoever kills a task believes that it is dead, and it goes on to its end."""
+    end = VirtualExecutor._end
+    alive: set[int] = set()
+
+    def kill(self: VirtualExecutor, token: int) -> None:
+        if token in self._running and token not in alive:
+            alive.add(token)
+            dead = Ended.failure("exit 3", "it was killed")
+            context = self._worker.context.copy()
+            self._worker.loop.call_soon(self._listener.ended, token, dead, context=context)
+
+    def kill_all(self: VirtualExecutor, _how: str) -> None:
+        for token in list(self._running):
+            kill(self, token)
+
+    def finish(self: VirtualExecutor, token: int, how: str) -> None:
+        if token in alive:
+            self._note("ended", self._running.pop(token).order, how=how)
+        else:
+            end(self, token, how)
+
+    patch.setattr(VirtualExecutor, "kill", kill)
+    patch.setattr(VirtualExecutor, "_kill_all", kill_all)
+    patch.setattr(VirtualExecutor, "_end", finish)
+
+
+def _lease_by_wall_clock(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Timekeeper, "awake_ns", lambda self: self._clock.wall_ns())
+
+
 def _assigned_without_its_job(patch: pytest.MonkeyPatch) -> None:
     assign = records.assign_txn
 
@@ -200,33 +274,68 @@ def _assigned_without_its_job(patch: pytest.MonkeyPatch) -> None:
 MUTANTS = (
     Mutant(
         name="run and cursor in two commits",
+        proof="run and cursor in two commits",
         patch=_run_and_cursor_in_two_commits,
         rules=frozenset({"S8"}),
     ),
-    Mutant(name="no fence is sent", patch=_fence_is_not_sent, rules=frozenset({"S5"})),
-    Mutant(name="edit without the state", patch=_edit_without_state, rules=frozenset({"S5"})),
-    Mutant(name="run id without the uid", patch=_run_id_without_uid, rules=frozenset({"S6"})),
+    Mutant(
+        name="no fence is sent",
+        proof="no fence compare",
+        patch=_fence_is_not_sent,
+        rules=frozenset({"S5"}),
+    ),
+    Mutant(
+        name="edit without the state",
+        proof="edit without the state compare",
+        patch=_edit_without_state,
+        rules=frozenset({"S5"}),
+    ),
+    Mutant(
+        name="run id without the uid",
+        proof="run id without the uid",
+        patch=_run_id_without_uid,
+        rules=frozenset({"S6"}),
+    ),
     Mutant(
         name="completion without the token",
+        proof="completion without token compare",
         patch=_completion_without_token,
         rules=frozenset({"S11"}),
         plan=replace(
             SMALL,
-            session_ms=30_000,
+            duration_s=30,
+            session_ms=60_000,
+            jobs=3,
+            users=1,
+            pause_s=2.0,
             spec=failing,
-            faults=replace(often(reset=1, sever=1), mean_pause_s=0.2),
+            faults=replace(often(cut_one_way=1, half_open=1), mean_pause_s=1.5),
         ),
+        seeds=20,
     ),
-    Mutant(name="cancel without the token", patch=_cancel_without_token, rules=frozenset({"S11"})),
+    Mutant(
+        name="cancel without the token",
+        proof="a cancel request written without the token copied",
+        patch=_cancel_without_token,
+        rules=frozenset({"S11"}),
+    ),
     Mutant(
         name="a new attempt for an unlisted one",
+        proof="a new attempt for an unlisted one before the session ended",
         patch=_new_attempt_for_an_unlisted_one,
         rules=frozenset({"S9", "S10"}),
-        plan=replace(SMALL, duration_s=20, faults=often(reset=1, rough_network=1)),
+        plan=replace(
+            SMALL,
+            duration_s=20,
+            session_ms=20_000,
+            pause_s=0.1,
+            faults=replace(often(half_open=1, cut_one_way=1, reset=1), mean_pause_s=0.7),
+        ),
         seeds=20,
     ),
     Mutant(
         name="a notice is the only trigger of a buffered start",
+        proof="a settled notice as the only trigger of a buffered start",
         patch=_notice_is_the_only_trigger,
         rules=frozenset({"L3"}),
         plan=replace(
@@ -241,6 +350,7 @@ MUTANTS = (
     ),
     Mutant(
         name="catch-up outside the gate",
+        proof="catch-up outside the gate",
         patch=_catch_up_outside_the_gate,
         rules=frozenset({"S14"}),
         plan=replace(SMALL, duration_s=15, faults=often(crash_store=1)),
@@ -248,9 +358,48 @@ MUTANTS = (
     ),
     Mutant(
         name="next computed from now after a failover",
+        proof="next computed from now after a failover",
         patch=_next_from_now_after_a_failover,
         rules=frozenset({"S8"}),
         plan=replace(SMALL, duration_s=15, faults=often(crash_member=1)),
+    ),
+    Mutant(
+        name="a request under another body is answered",
+        patch=_another_body_is_answered,
+        rules=frozenset({"S12"}),
+        plan=replace(SMALL, duration_s=15, users=3, pause_s=0.1),
+    ),
+    Mutant(
+        name="an old timer is left behind",
+        patch=_timer_is_left_behind,
+        rules=frozenset({"S21"}),
+    ),
+    Mutant(
+        name="a lease is not given back at SIGTERM",
+        patch=_lease_is_not_given_back,
+        rules=frozenset({"L7"}),
+        plan=replace(
+            SMALL, duration_s=60, jobs=2, faults=replace(often(stop_member=1), mean_pause_s=10)
+        ),
+    ),
+    Mutant(
+        name="killed tasks live on",
+        patch=_killed_tasks_live_on,
+        rules=frozenset({"S10"}),
+        plan=replace(
+            SMALL,
+            duration_s=40,
+            jobs=4,
+            spec=lasting,
+            faults=replace(often(cut_both_ways=1), mean_pause_s=2),
+        ),
+    ),
+    Mutant(
+        name="the mesh's leases by wall clock",
+        proof="lease by wall clock",
+        patch=_lease_by_wall_clock,
+        rules=frozenset({"S4"}),
+        plan=replace(SMALL, duration_s=15, faults=often(jump_wall=1)),
     ),
     Mutant(
         name="assigned without its job",

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from sexton.internal.v1 import records_pb2 as pb
 from sexton.v1 import run_pb2
-from sexton_core.instants import format_instant
+from sexton_core.instants import MILLISECOND, format_instant
 from sexton_records import keys
 from sexton_records.runs import STATE_OF
 from sexton_sim.history import Call, Note
@@ -21,6 +21,11 @@ _MOST = 6
 def instant(ns: int) -> str:
     """Writes an instant as people read it; what is none, as a number."""
     return format_instant(ns) if ns > 0 else str(ns)
+
+
+def moment(ns: int) -> str:
+    """Writes when something happened, to the millisecond."""
+    return instant(ns - ns % MILLISECOND)
 
 
 def describe_changes(changes: Mapping[bytes, Sequence[Any]]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from sexton_runtime.kv.types import LEASE_PREFIX
-from sexton_sim.check.describe import describe_call, describe_note, instant
+from sexton_sim.check.describe import describe_call, describe_note, moment
 from sexton_sim.check.verdict import Verdict
 from sexton_sim.history import Call, Durable, History, text
 from sexton_store.cluster import decode_lease
@@ -176,7 +176,7 @@ def _told(entry: Durable) -> str:
             if change.after is not None:
                 holder = decode_lease(change.after.value)[0]
                 told.append(f"{name} (token {change.after.create_revision}) given to {holder[:12]}")
-    at = instant(entry.commit.mesh_time_ns)
+    at = moment(entry.commit.mesh_time_ns)
     return f"revision {entry.commit.revision} at {at}: {', '.join(told)}"
 
 

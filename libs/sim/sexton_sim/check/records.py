@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from sexton.internal.v1 import records_pb2 as pb
 from sexton_records import keys
 from sexton_runtime.kv.types import Compare
-from sexton_sim.check.describe import describe_changes, instant
+from sexton_sim.check.describe import describe_changes, moment
 from sexton_sim.history import Durable
 from sexton_store.history import Change
 
@@ -68,7 +68,7 @@ class MeshCommit(NamedTuple):
 
     def __str__(self) -> str:
         told = "; ".join(describe_changes(self.changes)) or "nothing of a job or run"
-        return f"revision {self.revision} at {instant(self.mesh_ns)}: {told}"
+        return f"revision {self.revision} at {moment(self.mesh_ns)}: {told}"
 
 
 class Decoder:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from sexton_core.words import RunState
 from sexton_records import keys
-from sexton_sim.check.describe import describe_call, instant
+from sexton_sim.check.describe import describe_call, moment
 from sexton_sim.check.faults import Faults
 from sexton_sim.check.records import MeshCommit
 from sexton_sim.check.settling import Attempt, Moment, Run, RunListener
@@ -56,7 +56,7 @@ class _Written(NamedTuple):
 
     def __str__(self) -> str:
         what = f"version {self.version}, paused {self.paused}" if self.uid else "it was deleted"
-        return f"revision {self.revision} at {instant(self.mesh_ns)}: {what}"
+        return f"revision {self.revision} at {moment(self.mesh_ns)}: {what}"
 
 
 _ABSENT = _Written(0, 0, "", 0, False, 0, 0)

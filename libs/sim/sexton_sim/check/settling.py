@@ -20,7 +20,7 @@ from sexton_core.words import RunState
 from sexton_records import keys
 from sexton_records.runs import STATE_OF
 from sexton_records.spec import template_policy
-from sexton_sim.check.describe import instant, run_name
+from sexton_sim.check.describe import instant, moment, run_name
 from sexton_sim.check.records import Changed, MeshCommit
 from sexton_sim.check.verdict import Verdict
 
@@ -43,7 +43,7 @@ class Moment(NamedTuple):
     what: str
 
     def __str__(self) -> str:
-        return f"revision {self.revision} at {instant(self.mesh_ns)}: {self.what}"
+        return f"revision {self.revision} at {moment(self.mesh_ns)}: {self.what}"
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from sexton_runtime.kv.types import lease_key
-from sexton_sim.check.describe import describe_note, instant
+from sexton_sim.check.describe import describe_note, moment
 from sexton_sim.check.faults import NEVER_NS, Faults
 from sexton_sim.check.verdict import Verdict
 from sexton_sim.history import Durable, Note, text
@@ -31,7 +31,7 @@ class _Tenure(NamedTuple):
 
     def __str__(self) -> str:
         end = "" if self.ended_ns == NEVER_NS else f", ended at {self.ended_ns / 1e9:.3f} s"
-        at = f"{self.begun_ns / 1e9:.3f} s ({instant(self.mesh_ns)})"
+        at = f"{self.begun_ns / 1e9:.3f} s ({moment(self.mesh_ns)})"
         return f"token {self.token} was given out at {at}{end}"
 
 
