@@ -70,7 +70,12 @@ def test_every_rule_has_something_to_look_at_and_every_kind_of_fault_is_injected
     kinds = kinds_of(MeshFaults)
     faults = MeshFaults(mean_pause_s=0.7, **dict.fromkeys(kinds, 1.0))
     stormy = MeshPlan(
-        duration_s=60, max_running="default=3", users=3, session_ms=2_000, backup_pause_s=1.0, faults=faults
+        duration_s=60,
+        max_running="default=3",
+        users=3,
+        session_ms=2_000,
+        backup_pause_s=1.0,
+        faults=faults,
     )
     injected: Counter[str] = Counter()
     checked: Counter[str] = Counter()

@@ -74,9 +74,7 @@ class MeshWorld(Simulation):
     ) -> None:
         shards = plan.shards
         engine = replace(plan.engine, coordinator_shards=shards, queue_shards=shards)
-        super().__init__(
-            seed, faults=plan.faults, engine=engine, trace=trace, wall_ns=plan.wall_ns
-        )
+        super().__init__(seed, faults=plan.faults, engine=engine, trace=trace, wall_ns=plan.wall_ns)
         self.plan = plan
         self.fences = Fences()
         self.backups = Backups(self.disk, self.recorder, lambda: self.loop.now_ns)
