@@ -1,4 +1,4 @@
-# One image for every process of a mesh. The command says which: store, queue, coordinator, worker.
+# One image for every process of a mesh. The command says which: store, queue, coordinator, worker, console.
 #
 #   docker build --tag sexton .
 #   docker build --tag sexton --build-arg BASE_IMAGE=registry.example/python:3.12-slim .
@@ -21,12 +21,12 @@ RUN python3 -m pip wheel --no-cache-dir --no-deps --wheel-dir /build/wheel . \
 
 FROM ${BASE_IMAGE}
 LABEL org.opencontainers.image.title="sexton" \
-      org.opencontainers.image.description="A distributed job scheduler: store, queue, coordinator, worker, command line"
+      org.opencontainers.image.description="A distributed job scheduler: store, queue, coordinator, worker, console, command line"
 # The folders give new volumes their owner. The standard library is compiled here because a root
 # that can't be written would have it compiled again at every start.
 RUN groupadd --gid 10001 sexton \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /tmp --shell /usr/sbin/nologin sexton \
- && install -d -m 0700 -o 10001 -g 10001 /data /backups /secrets /worker-secret /client-secret \
+ && install -d -m 0700 -o 10001 -g 10001 /data /backups /traces /secrets /worker-secret /client-secret \
  && python3 -m compileall -q -x '/(test|tests|idlelib|lib2to3|ensurepip|site-packages|dist-packages)/' \
       "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')"
 COPY --from=build /opt/sexton /opt/sexton

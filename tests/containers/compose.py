@@ -43,6 +43,14 @@ def docker(*arguments: str, check: bool = True, stdin: str | None = None) -> str
     return _run(["docker", *arguments], {}, check=check, stdin=stdin)
 
 
+def logs(container: str, *, lines: int | None = None) -> str:
+    """Gives what a container has said, to whichever stream; of many lines the last ones."""
+    tail = "all" if lines is None else str(lines)
+    command = ["docker", "logs", "--tail", tail, container]
+    said = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
+    return said.stdout.decode(errors="replace")
+
+
 class Compose:
     """A project; every command of Compose is one call: `compose("up", "--detach")`."""
 

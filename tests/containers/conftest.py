@@ -7,18 +7,20 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from typing import Final
 
 import pytest
 from containers.compose import IMAGE, Compose, docker
 
-from sexton import Client
+from sexton import Client, Every, JobSpec, ShellTask
 from sexton.errors import SextonError
 
 API_PORTS: Final = range(17_420, 17_430)
 PATIENCE_S: Final = 120.0
+CONSOLE_PORT: Final = 17_430
 WHOLE: Final = (
-    *("coordinator-1", "coordinator-2", "coordinator-3"),
+    *("console-1", "coordinator-1", "coordinator-2", "coordinator-3"),
     *("queue-1", "queue-2", "store", "worker-1", "worker-2"),
 )
 
@@ -71,7 +73,8 @@ class Mesh:
                 found = [member.role.value for member in client.members().members]
         except SextonError:
             return False
-        return sorted(found) == sorted(name.partition("-")[0] for name in names)
+        roles = [name.partition("-")[0] for name in names]
+        return sorted([*found, "console"]) == sorted(roles)
 
     def inspect(self, name: str, form: str) -> str:
         """Gives what Docker knows of a container, in a form of its templates."""
@@ -94,16 +97,24 @@ def image() -> str:
 
 @pytest.fixture(scope="session")
 def mesh(image: str) -> Iterator[Mesh]:
-    """The full mesh, started as a user does."""
+    """The full mesh, started as a user does, with a job `tick` that runs every second."""
     compose = Compose(
         f"sexton-test-{uuid.uuid4().hex[:8]}",
-        environment={"SEXTON_API_PORTS": f"{API_PORTS[0]}-{API_PORTS[-1]}"},
+        environment={
+            "SEXTON_API_PORTS": f"{API_PORTS[0]}-{API_PORTS[-1]}",
+            "SEXTON_CONSOLE_PORT": str(CONSOLE_PORT),
+        },
     )
     mesh = Mesh(compose)
     try:
         mesh.up()
         mesh.secret = mesh.run_in("coordinator-1", "cat", "/secrets/client").strip()
         mesh.wait_until_whole()
+        with mesh.client() as client:
+            tick = JobSpec(
+                schedules=(Every(timedelta(seconds=1)),), task=ShellTask("echo $SEXTON_RUN_ID")
+            )
+            client.jobs.create("tick", tick)
         yield mesh
     finally:
         compose("down", "--volumes", "--timeout", "1", "--remove-orphans")

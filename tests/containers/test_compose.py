@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+from contextlib import closing
+from http.client import HTTPConnection
 
 import pytest
-from containers.compose import docker
-from containers.conftest import WHOLE, Mesh, wait_for
+from containers.compose import docker, logs
+from containers.conftest import CONSOLE_PORT, WHOLE, Mesh, wait_for
 
 from sexton import JobSpec, Retry, RunState, ShellTask
 
@@ -16,7 +18,7 @@ pytestmark = pytest.mark.containers
 
 JOBS = """\
 jobs:
-  - name: tick
+  - name: applied
     schedule: {every: 1s}
     task: {shell: "echo $SEXTON_RUN_ID"}
 """
@@ -43,11 +45,13 @@ def test_docker_finds_every_container_healthy(mesh: Mesh) -> None:
 
 def test_jobs_that_are_applied_from_outside_run(mesh: Mesh) -> None:
     printed = mesh.compose("run", "--rm", "-T", "cli", "apply", "-f", "-", stdin=JOBS)
-    assert "default/tick: created" in printed
+    assert "default/applied: created" in printed
 
-    fires_again(mesh, "tick")
-    listed = mesh.compose("run", "--rm", "-T", "cli", "runs", "list", "tick")
+    fires_again(mesh, "applied")
+    listed = mesh.compose("run", "--rm", "-T", "cli", "runs", "list", "applied")
     assert "succeeded" in listed
+    with mesh.client() as client:
+        client.jobs.delete("applied")
 
 
 def test_the_documented_command_registers_the_sample_jobs_and_shows_their_runs(mesh: Mesh) -> None:
@@ -60,10 +64,23 @@ def test_the_documented_command_registers_the_sample_jobs_and_shows_their_runs(m
         wait_for(lambda: succeeded(mesh, "flaky"), "the job that fails at first succeeds")
         label = f"label=com.docker.compose.project={mesh.compose.project}"
         (shown,) = docker("ps", "--quiet", "--filter", label, "--filter", "name=demo").split()
-        wait_for(lambda: "succeeded" in docker("logs", shown), "its runs are shown")
+        wait_for(lambda: "succeeded" in logs(shown), "its runs are shown")
         docker("rm", "--force", shown)
         for name in ("hello", "flaky", "report"):
             client.jobs.delete(name)
+
+
+def test_the_console_shows_the_mesh_to_whoever_has_the_secret(mesh: Mesh) -> None:
+    def status(path: str, **headers: str) -> int:
+        connection = HTTPConnection("127.0.0.1", CONSOLE_PORT, timeout=10)
+        with closing(connection):
+            connection.request("GET", path, headers=headers)
+            return connection.getresponse().status
+
+    wait_for(lambda: status("/health") == 200, "the console reads the mesh")
+    assert status("/") == 401
+    assert status("/", authorization=f"Bearer {mesh.secret}") == 200
+    assert status("/health", host="elsewhere.example") == 421
 
 
 def test_it_can_be_scaled_up_and_down_at_work(mesh: Mesh) -> None:
@@ -148,8 +165,9 @@ def test_secrets_stand_in_no_image_environment_command_or_log(mesh: Mesh, image:
     assert {len(secret) for secret in secrets} == {64}
     shown = docker("history", "--no-trunc", image) + docker("inspect", image)
     for each in mesh.compose.containers().values():
-        shown += docker("inspect", each.id) + docker("logs", each.id)
-        shown += docker("exec", each.id, "env") + docker("top", each.id)
+        shown += docker("inspect", each.id) + logs(each.id)
+        if each.running:
+            shown += docker("exec", each.id, "env") + docker("top", each.id)
     assert not [secret for secret in secrets if secret in shown]
     folders = ("/secrets", "/worker-secret", "/client-secret")
     assert docker("run", "--rm", "--entrypoint", "find", image, *folders, "-type", "f") == ""
@@ -181,7 +199,10 @@ def test_nothing_but_the_api_is_published_and_only_on_this_machine(mesh: Mesh) -
         for port, hosts in ports.items()
         for host in hosts or ()
     }
-    assert open_ports == {("coordinator", "7400/tcp", "127.0.0.1")}
+    assert open_ports == {
+        ("coordinator", "7400/tcp", "127.0.0.1"),
+        ("console", "8080/tcp", "127.0.0.1"),
+    }
 
 
 def test_the_image_starts_the_command_itself_and_asks_it_for_its_health(image: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import grpc
 import yaml
-from containers.compose import ROOT, Compose, Container, docker
+from containers.compose import ROOT, Compose, Container, docker, logs
 from faults.mesh import (
     CLIENTS,
     SETTINGS,
@@ -66,7 +66,9 @@ class ContainerMesh:
         self._chain = f"SEXTON-{project[-8:]}"
         ports = f"{_API_PORTS[0]}-{_API_PORTS[-1]}"
         self._compose = Compose(
-            project, files=[self._override()], environment={"SEXTON_API_PORTS": ports}
+            project,
+            files=[self._override()],
+            environment={"SEXTON_API_PORTS": ports, "SEXTON_TELEMETRY_ENDPOINT": ""},
         )
         self._sizes = {Role.COORDINATOR: 3, Role.WORKER: 2}
         self._secret = ""
@@ -101,7 +103,7 @@ class ContainerMesh:
             self.resume(name)
         (self.folder / "logs").mkdir(exist_ok=True)
         for name, container in self._compose.containers().items():
-            (self.folder / "logs" / f"{name}.log").write_text(docker("logs", container.id))
+            (self.folder / "logs" / f"{name}.log").write_text(logs(container.id))
             if container.service == Role.WORKER.value:
                 docker("kill", container.id, check=False)
         for channel in self._asked.values():
@@ -259,10 +261,7 @@ class ContainerMesh:
 
     def said(self, name: str) -> str:
         """Gives the end of its log."""
-        each = self._container(name)
-        command = ["docker", "logs", "--tail", str(_TAIL_LINES), each.id]
-        log = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-        return log.stdout.decode(errors="replace")
+        return logs(self._container(name).id, lines=_TAIL_LINES)
 
     # Inside
 
@@ -304,7 +303,10 @@ class ContainerMesh:
     def _up(self) -> None:
         sizes = [word for role, number in self._sizes.items()
                  for word in ("--scale", f"{role.value}={number}")]  # fmt: skip
-        self._compose("up", "--detach", "--no-build", "--no-recreate", *sizes)
+        self._compose(
+            *("up", "--detach", "--no-build", "--no-recreate", *sizes),
+            *(role.value for role in Role),
+        )
         for each in self._compose.of("worker"):
             named = self._names / each.id[:12]
             named.with_suffix(".new").write_text(each.name + "\n")
