@@ -85,9 +85,9 @@ def _check_durable(call: Call, revision: int, log: Log, verdict: Verdict) -> Non
     if entry.durable_ns > call.ended_ns:
         verdict.violate(
             "S23",
-            f"{call.process} was told of revision {revision} at {call.ended_ns}, before it became "
-            f"durable at {entry.durable_ns}",
-            [call],
+            f"{call.process} was told of revision {revision} at {call.ended_ns / 1e9:.6f} s, and "
+            f"it became durable at {entry.durable_ns / 1e9:.6f} s",
+            [call, entry],
         )
 
 

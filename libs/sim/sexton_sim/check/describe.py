@@ -10,10 +10,14 @@ from sexton.v1 import run_pb2
 from sexton_core.instants import MILLISECOND, format_instant
 from sexton_records import keys
 from sexton_records.runs import STATE_OF
-from sexton_sim.history import Call, Note
+from sexton_runtime.kv.types import Compare
+from sexton_sim.history import Call, Durable, Note, text
+from sexton_store.history import Change, Commit
 
 _LONGEST = 160
 """Characters of an answer."""
+_LONGEST_VALUE = 40
+"""Bytes of a value."""
 _MOST = 6
 """Changes of a commit that are told; further ones are counted."""
 
@@ -41,6 +45,41 @@ def describe_changes(changes: Mapping[bytes, Sequence[Any]]) -> Iterator[str]:
         yield f"and {len(told) - _MOST} changes more"
 
 
+def told(event: object) -> str:
+    """Writes any event of a history as people read it."""
+    if isinstance(event, Durable):
+        event = event.commit
+    if isinstance(event, Call):
+        return describe_call(event)
+    if isinstance(event, Note):
+        return describe_note(event)
+    if isinstance(event, Commit):
+        changes = [_told_change(change) for change in event.changes[:_MOST]]
+        more = len(event.changes) - len(changes)
+        rest = f"; and {more} changes more" if more else ""
+        at = moment(event.mesh_time_ns)
+        return f"revision {event.revision} at {at}: {'; '.join(changes)}{rest}"
+    if isinstance(event, Compare):
+        operand = _told_value(event.operand) if isinstance(event.operand, bytes) else event.operand
+        return f"compared: {event.target.name} of {text(event.key)} is {operand}"
+    return str(event)
+
+
+def _told_change(change: Change) -> str:
+    key, before, after = text(change.key), change.before, change.after
+    if after is None:
+        return f"{key} deleted"
+    if before is None:
+        return f"{key} created: {_told_value(after.value)}"
+    return f"{key} from {_told_value(before.value)} to {_told_value(after.value)}"
+
+
+def _told_value(value: bytes) -> str:
+    if value.isascii() and value.decode().isprintable() and len(value) <= _LONGEST_VALUE:
+        return repr(value.decode())
+    return f"{len(value)} bytes"
+
+
 def describe_note(note: Note) -> str:
     """Says what a job noted, or what was done to somebody."""
     at = f"at {note.at_ns / 1e9:.3f} s"
@@ -59,6 +98,10 @@ def describe_call(call: Call) -> str:
     asked = " ".join(
         f"{name}={value}" for name, value in call.args.items() if name not in {"txn", "unique"}
     )
+    if "txn" in call.args:
+        txn = call.args["txn"]
+        writes = [f"{key} = {value!r}" for key, value in txn["then"]]
+        asked += f" {', '.join(writes[:_MOST])} if {txn['compares'][:_MOST]}"
     ended = "no answer" if call.ended_ns is None else f"{call.outcome} {_short(call.result)}"
     until = "" if call.ended_ns is None else f" to {call.ended_ns / 1e9:.3f} s"
     return f"at {call.invoked_ns / 1e9:.3f} s{until} {call.process} {call.name} {asked}: {ended}"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from sexton_runtime.kv.types import LEASE_PREFIX, Compare, Target
+from sexton_sim.check.describe import moment
 from sexton_sim.check.faults import Faults
 from sexton_sim.check.verdict import Verdict
 from sexton_sim.history import Durable, History, text
@@ -112,7 +113,7 @@ class Replay:
                 "S2", f"revisions {self.last_revision + 1} to {commit.revision - 1} are gone"
             )
         if commit.mesh_time_ns < self._mesh_ns:
-            verdict.violate("S20", f"mesh time went back from {self._mesh_ns}", [commit])
+            verdict.violate("S20", f"mesh time went back, from {moment(self._mesh_ns)}", [commit])
         verdict.checked["S20"] += 1
         self._mesh_ns = max(self._mesh_ns, commit.mesh_time_ns)
         for compare in commit.compares:
@@ -151,7 +152,7 @@ class Replay:
                 "S5" if fence else "S1",
                 f"revision {entry.commit.revision} was committed although its compare of "
                 f"{text(compare.key)} did not hold",
-                [compare, f"it was {record}"],
+                [compare, f"it was {_told(record)}", entry],
             )
 
     def _check_change(self, change: Change, entry: Durable) -> None:
@@ -161,7 +162,7 @@ class Replay:
             verdict.violate(
                 "S2",
                 f"revision {commit.revision} found {text(change.key)} not as the log left it",
-                [f"found {change.before}", f"the log says {before}"],
+                [f"found {_told(change.before)}", f"the log says {_told(before)}", entry],
             )
         after = change.after
         if not self._whole:
@@ -175,7 +176,7 @@ class Replay:
             verdict.violate(
                 "S1",
                 f"revision {commit.revision} numbered {text(change.key)} wrongly",
-                [after],
+                [f"it was {_told(before)}", f"it became {_told(after)}"],
             )
 
     def _put(self, key: bytes, record: Record | None) -> None:
@@ -277,3 +278,10 @@ def prefix(commits: Iterable[Durable], restores: Mapping[int, int], revision: in
         revision = max((it for it in restores if it <= backup), default=0)
         ranges.append((revision, backup))
     return [it for it in commits if any(low < it.commit.revision <= top for low, top in ranges)]
+
+
+def _told(record: Record | None) -> str:
+    if record is None:
+        return "absent"
+    _, create, mod, version = record
+    return f"created at revision {create}, written at {mod}, version {version}"

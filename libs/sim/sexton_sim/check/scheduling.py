@@ -253,7 +253,7 @@ class SchedulingRules:
                 "S8",
                 f"something was decided about {job.shown}, and its state was not written in the "
                 f"same commit",
-                [commit],
+                [f"its cursor stays at {instant(job.state.cursor_ns)}", commit],
             )
         for run in decided.runs:
             if job.state is None:

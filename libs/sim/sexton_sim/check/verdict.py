@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from sexton_sim.check.describe import told
 from sexton_sim.check.rules import TITLES
 
 _MOST_SHOWN = 10
@@ -77,7 +78,7 @@ class Verdict:
     def violate(self, rule: str, message: str, events: Sequence[object] = ()) -> None:
         """Adds a violation; the first of a rule are enough."""
         if sum(it.rule == rule for it in self.violations) < _MOST_PER_RULE:
-            shown = tuple(str(event) for event in events if event is not None)
+            shown = tuple(told(event) for event in events if event is not None)
             self.violations.append(Violation(rule, message, shown))
 
     def unknown(self, why: str) -> None:
