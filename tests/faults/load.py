@@ -79,9 +79,13 @@ class Load:
         self._threads: list[threading.Thread] = []
         self._over = threading.Event()
 
+    def client(self, **settings: float) -> Client:
+        """Connects to the API; all calls are written down."""
+        return self._mesh.client(history=self._calls, **settings)
+
     def begin(self) -> None:
         """Creates the jobs, and returns when each steady one has run."""
-        with self._client(timeout_s=10.0, retry_for_s=30.0) as client:
+        with self.client(timeout_s=10.0, retry_for_s=30.0) as client:
             for name, spec in jobs(self._mesh.tasks_folder):
                 client.jobs.create(name, spec)
         files = [self._mesh.shared / f"{name}.jsonl" for name in (*STEADY, *LONG)]
@@ -93,7 +97,7 @@ class Load:
         self._over.set()
         for thread in self._threads:
             thread.join()
-        with self._client(timeout_s=10.0, retry_for_s=30.0) as client:
+        with self.client(timeout_s=10.0, retry_for_s=30.0) as client:
             for job in client.jobs.list():
                 client.jobs.pause(job)
             wait_for(lambda: not live(client), "every run has ended", DRAINED_WITHIN_S)
@@ -102,7 +106,7 @@ class Load:
 
     def go_on(self) -> None:
         """Has every job go on, and people call."""
-        with self._client(timeout_s=10.0, retry_for_s=30.0) as client:
+        with self.client(timeout_s=10.0, retry_for_s=30.0) as client:
             for job in client.jobs.list():
                 client.jobs.resume(job, mode=ResumeMode.NEXT)
         self._meddle()
@@ -112,9 +116,6 @@ class Load:
         self._over.set()
         for thread in self._threads:
             thread.join()
-
-    def _client(self, **settings: float) -> Client:
-        return self._mesh.client(history=self._calls, **settings)
 
     def _meddle(self) -> None:
         self._over.clear()
@@ -126,7 +127,7 @@ class Load:
             thread.start()
 
     def _live(self, number: int) -> None:
-        person = _Person(self._client(), random.Random(f"{self._seed}/{uuid.uuid4()}"))
+        person = _Person(self.client(), random.Random(f"{self._seed}/{uuid.uuid4()}"))
         with person.client:
             while not self._over.wait(person.rng.expovariate(1 / _PAUSE_S)):
                 # What is refused or not answered is an outcome like others.

@@ -10,6 +10,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -26,6 +27,8 @@ from faults.mesh import (
     wait_until_healthy,
 )
 
+from sexton import JobSpec, PythonTask
+from sexton.errors import NotFound, SextonError
 from sexton.history import HistoryFile, boot_ns
 
 Step: TypeAlias = "Callable[[Stage], None]"
@@ -40,6 +43,8 @@ EVERYBODY: Final = "everybody"
 LEASE_S: Final = 2.0
 SESSION_S: Final = 8.0
 _FRESH_NS: Final = 1_500_000_000
+_LARGE_CHARACTERS: Final = 60_000
+_FILLER: Final = "filler-"
 
 
 @dataclass(slots=True)
@@ -61,6 +66,7 @@ class Stage:
     _skewed: dict[str, float] = field(default_factory=dict)
     _sizes: dict[Role, int] = field(default_factory=dict)
     _full: bool = False
+    _fillers: list[str] = field(default_factory=list)
 
     def who(self, title: str) -> list[str]:
         """Gives the members that a title means now; in one scenario always the same one."""
@@ -304,8 +310,31 @@ def fill_disk(stage: Stage) -> None:
     stage.mesh.fill_disk()
 
 
+def grow_until_refused(stage: Stage) -> None:
+    """Creates large jobs until the store refuses what grows, which it must while it is full."""
+
+    def refused() -> bool:
+        large = PythonTask("faults-async", {"padding": "x" * _LARGE_CHARACTERS})
+        name = f"{_FILLER}{len(stage._fillers)}"
+        stage._fillers.append(name)
+        with stage.load.client(timeout_s=10.0) as client:
+            try:
+                client.jobs.create(name, JobSpec(task=large))
+            except SextonError:
+                members = client.members().members
+                return any(it.details.get("full") == "yes" for it in members)
+        return False
+
+    wait_for(refused, "the store refuses what grows")
+
+
 def free_disk(stage: Stage) -> None:
-    """Gives the room back."""
+    """Gives the room back; what is deleted before must be possible on a full disk."""
+    with stage.load.client(timeout_s=10.0, retry_for_s=10.0) as client:
+        for name in stage._fillers:
+            with suppress(NotFound):
+                client.jobs.delete(name)
+    stage._fillers.clear()
     stage.mesh.free_disk()
     stage.note("emptied", STORE)
     stage._full = False
