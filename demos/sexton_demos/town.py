@@ -7,7 +7,7 @@ an effect on something outside the mesh, noted with the token under which it cam
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,6 @@ from sexton.v1 import scheduler_pb2 as api
 from sexton_core.instants import SECOND, Instant
 from sexton_demos.telling import MIDNIGHT
 from sexton_records import keys
-from sexton_runtime.kv.client import StoreClient
 from sexton_sim.check import Verdict, check
 from sexton_sim.check.mesh import check_mesh
 from sexton_sim.history import History
@@ -54,16 +53,16 @@ class Attempt:
 class Town(MeshWorld):
     """Two coordinators, two queues, three workers with three slots each, and one user."""
 
-    def __init__(self, play: Callable[[Any], Awaitable[None]], **plan: Any) -> None:
+    def __init__(self, play: Callable[[Any], Coroutine[Any, Any, None]], **plan: Any) -> None:
         plan = {"workers": 3, "slots": 3, "session_ms": 30_000, **plan}
         super().__init__(0, MeshPlan(users=0, faults=SCRIPTED, **plan))
         self._play = play
         self._names: dict[str, str] = {}
+        self._user = self.loop.process("user")
         self.user: Api
-        self.reader: StoreClient
 
     @classmethod
-    def show(cls, play: Callable[[Any], Awaitable[None]], **plan: Any) -> Town:
+    def show(cls, play: Callable[[Any], Coroutine[Any, Any, None]], **plan: Any) -> Town:
         """Plays a script to its end, and has the checker hold its history against the promise."""
         town = cls(play, **plan)
         verdict = town.run().verdict
@@ -139,9 +138,9 @@ class Town(MeshWorld):
         return await self._holder("queue", keys.queue_lease(0))
 
     async def _holder(self, role: str, lease: str) -> str:
-        while not (found := await self.reader.list_leases(lease)):  # noqa: ASYNC110 - virtual time
-            await asyncio.sleep(0.01)
-        member = records_pb2.MemberRecord.FromString(found[0].value)
+        async with self._store_client(self._user) as store:
+            (found,) = await store.list_leases(lease)
+        member = records_pb2.MemberRecord.FromString(found.value)
         return f"{role}-{member.address[-1]}"  # the world numbers the ports as the processes
 
     def written(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -188,15 +187,8 @@ class Town(MeshWorld):
 
     async def _main(self) -> str:
         self.start_all()
-        user = self.loop.process("user")
-        self.user = self._api(user)
-        self.reader = self._store_client(user)
-
-        async def play() -> None:
-            async with self.reader:
-                await self._play(self)
-
-        await user.spawn(play())
+        self.user = self._api(self._user)
+        await self._user.spawn(self._play(self))
         self.stopping = True
         return ""
 
