@@ -26,12 +26,13 @@ from sexton_cli.commands import schema as schema
 from sexton_cli.commands import secrets as secrets
 from sexton_cli.commands import simulate as simulate
 from sexton_cli.commands import store as store
+from sexton_cli.commands import top as top
 from sexton_cli.commands import up as up
 from sexton_cli.commands import verify as verify
 from sexton_cli.commands import worker as worker
 
 _MODULES = (
-    *(up, apply, jobs, runs, dead, queues),
+    *(up, top, apply, jobs, runs, dead, queues),
     *(preview, simulate, schema, demo),
     *(store, queue, coordinator, worker, console),
     *(health, secrets, doctor, backup, clock, bench),

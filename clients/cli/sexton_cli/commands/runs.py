@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from sexton_cli.commands import trace
 from sexton_cli.commands._mesh_options import (
     Api,
     Everywhere,
@@ -56,6 +57,7 @@ def register(app: typer.Typer) -> None:
     runs.command("retry")(retry)
     runs.command("wait")(wait)
     runs.command("watch")(watch)
+    trace.register(runs)
     app.add_typer(runs, name="runs")
     app.command("members")(members)
 
