@@ -11,7 +11,6 @@ from typing import Any
 from sexton import errors
 from sexton.client import Client
 from sexton.jobs import Applied, Change
-from sexton.schedules import Every
 from sexton_cli.errors import Refused
 from sexton_cli.jobfile import JobFile, messages_of
 from sexton_cli.offline.values import read_job_file
@@ -106,7 +105,8 @@ def lines_of(applied: Sequence[Applied], *, dry_run: bool = False) -> list[str]:
             continue
         after = "" if each.change is Change.PRUNED else f"; {_next(each)}"
         lines.append(f"{each.job.full_name}: {words[each.change]}{_changed(each)}{after}")
-        lines += [f"  {line}" for line in (*_moved(each), *_remarks(each))]
+        lines += [f"  {line}" for line in _moved(each)]
+        lines += [f"  warning: {text}" for text in (*each.job.warnings, *each.job.notices)]
     if unchanged > _MOST_SHOWN:
         lines.append(f"... and {unchanged - _MOST_SHOWN} more are unchanged")
     new = next((each for each in applied if each.change is Change.CREATED), None)
@@ -128,18 +128,6 @@ def _moved(applied: Applied) -> Iterator[str]:
             shown = ", ".join(times.utc(moment) for moment in first[:3])
             dots = ", ..." if first and number > len(first[:3]) else ""
             yield (f"{word} {more}{number:,} runs in 30 days{f': {shown}{dots}' if shown else ''}")
-
-
-def _remarks(applied: Applied) -> Iterator[str]:
-    job = applied.job
-    yield from (f"warning: {warning}" for warning in job.warnings)
-    yield from (f"warning: {notice}" for notice in job.notices)
-    schedules = job.spec.schedules if job.spec is not None else ()
-    reads_a_calendar = [each for each in schedules if not isinstance(each, Every)]
-    if applied.change in (Change.CREATED, Change.UPDATED) and any(
-        not times.named_zone(each) for each in reads_a_calendar
-    ):
-        yield "note: no time zone given: its times are UTC"
 
 
 def _changed(applied: Applied) -> str:

@@ -22,10 +22,7 @@ def show_plan(plan: BackfillPlan, zone: str, output: ListFormat) -> None:
     }
     if print_data(data, output):
         return
-    print_table(
-        (f"IN {zone}", "IN UTC"),
-        [(times.local(moment, zone), times.utc(moment)) for moment in plan.times],
-    )
+    print_table(times.both_headers(zone), [times.both(moment, zone) for moment in plan.times])
     print_line(f"{len(plan.times)} runs, in this order; nothing has been started")
 
 

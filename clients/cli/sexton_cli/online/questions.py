@@ -14,6 +14,9 @@ from sexton_cli.output import ListFormat, print_data, print_line, print_table
 from sexton_cli.yaml_text import yaml_text
 from sexton_core.schedules.forecast import HERD
 
+_FEW = 2
+"""One or two jobs are no herd, however often they are due."""
+
 
 def show_preview(found: Preview, zone: str, output: ListFormat) -> None:
     """Prints the next nominal times."""
@@ -44,10 +47,9 @@ def show_preview(found: Preview, zone: str, output: ListFormat) -> None:
         notes = [each.note] if each.note else []
         if each.due_time != each.nominal_time:
             notes.append(f"due {times.utc(each.due_time)}")
-        local = times.local(each.nominal_time, zone)
-        rows.append((local, times.utc(each.nominal_time), "; ".join(notes)))
+        rows.append((*times.both(each.nominal_time, zone), "; ".join(notes)))
     if rows:
-        print_table((f"IN {zone}", "IN UTC", "NOTE"), rows)
+        print_table((*times.both_headers(zone), "NOTE"), rows)
     if found.complete:
         print_line("and none after that" if rows else "no nominal time: it never runs by itself")
     for warning in found.warnings:
@@ -62,11 +64,10 @@ def show_ledger(entries: Iterable[LedgerEntry], zone: str, output: ListFormat) -
             print_line(times.utc(each.nominal_time))
     elif not print_data([_entry_data(each) for each in found], output):
         print_table(
-            (f"NOMINAL IN {zone}", "IN UTC", "DECISION", "WHY", "RUN"),
+            (*times.both_headers(zone, "NOMINAL "), "DECISION", "WHY", "RUN"),
             [
                 (
-                    times.local(each.nominal_time, zone),
-                    times.utc(each.nominal_time),
+                    *times.both(each.nominal_time, zone),
                     each.decision or "not kept",
                     each.reason + (f" by {each.blocked_by}" if each.blocked_by else ""),
                     f"{each.run.id}: {each.run.state.value}" if each.run else times.NEVER,
@@ -143,7 +144,7 @@ def show_load(found: Load, most: int, output: ListFormat, interval: str) -> None
         (f"FULLEST {interval}, FROM", "TIMES", "OF"),
         [(times.utc(each.start_time), each.count, _of(each.jobs)) for each in fullest],
     )
-    if fullest[0].count >= HERD:
+    if fullest[0].count >= HERD and len(fullest[0].jobs) > _FEW:
         print_line(
             f"warning: {fullest[0].count:,} are due within {interval} of "
             f"{times.utc(fullest[0].start_time)}: spread them with `H` or `jitter`"

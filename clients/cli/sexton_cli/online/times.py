@@ -60,6 +60,16 @@ def local(moment: datetime | None, zone: str) -> str:
     return f"{shown:%a %Y-%m-%d %H:%M:%S %z}"
 
 
+def both_headers(zone: str, before: str = "") -> tuple[str, ...]:
+    """Names the columns of `both`."""
+    return (f"{before}IN UTC",) if zone == "UTC" else (f"{before}IN {zone}", "IN UTC")
+
+
+def both(moment: datetime, zone: str) -> tuple[str, ...]:
+    """Returns the wall time in a zone and the time in UTC; once where they are the same."""
+    return (utc(moment),) if zone == "UTC" else (local(moment, zone), utc(moment))
+
+
 def read(text: str, zone: str, option: str) -> datetime:
     """Reads a time: with an offset, or else a wall time or date of the zone.
 
