@@ -24,7 +24,7 @@ QUIET_S: Final = 14.0
 """Under load, after the healing: the checker says nothing of a mesh that had less than 12 s."""
 WARM_S: Final = 3.0
 """Under load, before anything is done: then every kind of run is under way."""
-_LOOK_S: Final = 1.0
+_LOOK_S: Final = 0.5
 _TITLES: Final = (
     "scenario", "mesh", "fired", "doubled", "lost", "repeated", "latest", "takeover",
     "redelivery", "checked", "verdict",
@@ -96,13 +96,13 @@ class Player:
         self._notes.close()
 
     def _watch_lives(self) -> None:
-        """Notes who has been started again."""
-        lives: dict[str, str] = {}
+        """Notes who is back: when it serves, for until then it is as good as down."""
+        lives = {name: member.life for name, member in self.mesh.members().items()}
         while not self._over.wait(_LOOK_S):
             for name, member in self.mesh.members().items():
-                if lives.get(name, member.life) != member.life:
+                if lives.get(name) != member.life and self.mesh.serves(name):
+                    lives[name] = member.life
                     self._notes.write("fault", what="start", target=name, facts={})
-                lives[name] = member.life
 
 
 def table(rows: Sequence[Row]) -> str:
