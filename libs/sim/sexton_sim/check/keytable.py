@@ -23,10 +23,11 @@ class KeyTable:
 
     def take(self, commit: MeshCommit) -> None:
         """Looks at a commit."""
+        leads, owns = _fenced(commit, _COORDINATOR), _fenced(commit, _QUEUE)
         for kind, group in commit.changes.items():
             for changed in group:
                 self._verdict.checked["S5"] += 1
-                missing = _missing(kind, changed, commit)
+                missing = _missing(kind, changed, commit, leads=leads, owns=owns)
                 if missing:
                     self._verdict.violate(
                         "S5",
@@ -35,9 +36,8 @@ class KeyTable:
                     )
 
 
-def _missing(kind: bytes, changed: Changed, commit: MeshCommit) -> str:
+def _missing(kind: bytes, changed: Changed, commit: MeshCommit, *, leads: bool, owns: bool) -> str:
     """Names the compare that a write lacks; empty: none."""
-    leads, owns = _fenced(commit, _COORDINATOR), _fenced(commit, _QUEUE)
     by_person = bool(commit.of(keys.JOBS))
     if kind == keys.JOBS:
         return _first(own=_compared(commit, changed.key), state=_compares(commit, keys.STATE))
@@ -53,6 +53,10 @@ def _missing(kind: bytes, changed: Changed, commit: MeshCommit) -> str:
         own = _compared(commit, changed.key)
         state = changed.after is None or _compares(commit, keys.STATE)
         return _first(own=own, state=state, **{"the coordinator's lease": leads})
+    if kind == keys.BACKFILLS:
+        swept = changed.after is None
+        own, state = _compared(commit, changed.key), _compares(commit, keys.STATE)
+        return _first(own=own or swept, state=state or swept, **{"the coordinator's lease": leads})
     if kind == keys.DELETED:
         own = _compared(commit, changed.key)
         return _first(own=own, **{"the coordinator's lease": leads or changed.before is None})
