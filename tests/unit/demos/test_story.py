@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from sexton_cli import main as entry
 from sexton_demos import story
 from sexton_demos.telling import WIDTH
+from sexton_demos.town import Town
+from sexton_sim.history import Recorder
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "story.md").read_text()
@@ -47,6 +50,18 @@ def test_another_process_with_other_hashes_tells_the_same():
     environment = {"PYTHONPATH": ":".join(sys.path), "PYTHONHASHSEED": "7"}
     told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert told.stdout.splitlines() == list(story.page_of(5))
+
+
+@pytest.mark.slow
+def test_the_checker_objects_to_two_workers_at_one_run_unless_it_knows_of_the_cut(monkeypatch):
+    fault = Recorder.fault
+    monkeypatch.setattr(
+        Recorder,
+        "fault",
+        lambda self, what, *args, **facts: what == "cut" or fault(self, what, *args, **facts),
+    )
+    stage = import_module("sexton_demos.05_queue_and_workers")
+    assert "S10" in Town(stage.a_worker_is_cut_off).run().verdict.rules()
 
 
 def test_the_code_on_the_page_is_that_of_the_stages():
