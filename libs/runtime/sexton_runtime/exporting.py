@@ -50,10 +50,11 @@ def is_sampled(run_id: str, part: float) -> bool:
 class Sink(Generic[Item]):
     """Takes items of one kind, from any thread."""
 
-    __slots__ = ("_encode", "_items", "dropped", "kind")
+    __slots__ = ("_encode", "_items", "_scope", "dropped", "kind")
 
-    def __init__(self, kind: str, encode: Callable[[Item], Sequence[bytes]]) -> None:
+    def __init__(self, kind: str, encode: Callable[[Item], Sequence[bytes]], scope: bytes) -> None:
         self.kind = kind
+        self._scope = scope
         self.dropped = 0
         self._encode = encode
         self._items: deque[Item] = deque()
@@ -69,11 +70,12 @@ class Sink(Generic[Item]):
         return len(self._items)
 
     def take(self, most: int) -> list[bytes]:
-        """Encodes the oldest items."""
-        found: list[bytes] = []
-        for _ in range(min(most, len(self._items))):
-            found += self._encode(self._items.popleft())
-        return found
+        """Encodes the oldest items: as a group each where they have a scope, else as one group."""
+        taken = [self._encode(self._items.popleft()) for _ in range(min(most, len(self._items)))]
+        if self._scope:
+            return [otlp.scope(each, self._scope) for each in taken if each]
+        found = [item for each in taken for item in each]
+        return [otlp.scope(found)] if found else []
 
 
 class Exporter:
@@ -89,9 +91,14 @@ class Exporter:
         self._away = 0
         self._sending: asyncio.Task[None] | None = None
 
-    def sink(self, kind: str, encode: Callable[[Item], Sequence[bytes]]) -> Sink[Item]:
-        """Makes a sink of `spans` or `lines`; `encode` is called later, in the loop."""
-        made = Sink(kind, encode)
+    def sink(
+        self, kind: str, encode: Callable[[Item], Sequence[bytes]], scope: str = ""
+    ) -> Sink[Item]:
+        """Makes a sink of `spans` or `lines`; `encode` is called later, in the loop.
+
+        With a `scope` what one item becomes stays together, under that name.
+        """
+        made = Sink(kind, encode, scope.encode())
         self.sinks.append(made)
         return made
 
@@ -135,8 +142,9 @@ class Exporter:
         size = count = 0
         began = time.monotonic()
         while len(sink) and size < _REQUEST_BYTES:
+            before = len(sink)
             some = sink.take(_AT_ONCE)
-            count += len(some)
+            count += before - len(sink)
             items += some
             size += sum(map(len, some))
             if time.monotonic() - began > 0.002:

@@ -129,10 +129,19 @@ def resource(attributes: Mapping[str, str]) -> bytes:
     return b"".join(b"\x0a" + text(key, value)[1:] for key, value in attributes.items())
 
 
-def request(sender: bytes, items: Iterable[bytes]) -> bytes:
-    """Writes a request to export spans, or log lines: the numbers of their fields are the same."""
-    scope = b"".join(b"\x12" + _length(item) + item for item in items)
-    group = b"\x0a" + _length(sender) + sender + b"\x12" + _length(scope) + scope
+def scope(items: Iterable[bytes], name: bytes = b"") -> bytes:
+    """Writes a group of spans, or of log lines: the numbers of their fields are the same."""
+    body = b"".join(b"\x12" + _length(item) + item for item in items)
+    if not name:
+        return body
+    named = b"\x0a" + _length(name) + name
+    return b"\x0a" + _length(named) + named + body
+
+
+def request(sender: bytes, scopes: Iterable[bytes]) -> bytes:
+    """Writes a request to export groups of spans, or of log lines."""
+    group = b"\x0a" + _length(sender) + sender
+    group += b"".join(b"\x12" + _length(each) + each for each in scopes)
     return b"\x0a" + _length(group) + group
 
 

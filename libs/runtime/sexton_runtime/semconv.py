@@ -71,6 +71,8 @@ WORKER_EXECUTING: Final = Instrument(
 
 # Spans of a run's way. What follows OpenTelemetry's messaging conventions is named by them; the
 # state rail, which no convention has, by `sexton.*`. `RAIL` marks the spans that repeat a record.
+SCOPE_RUN: Final = "sexton.run"
+"""Scope of spans that are all of one trace, the one that holds the others first."""
 SPAN_RUN: Final = "sexton.run"
 SPAN_FIRE: Final = "sexton.fire"
 SPAN_PUSH: Final = "sexton.push"

@@ -47,7 +47,7 @@ class _Settled(NamedTuple):
 
 def spans_to(exporter: Exporter) -> Ended:
     """Gives what takes the records of runs that have ended, and has their spans sent."""
-    sink = exporter.sink("spans", _encode)
+    sink = exporter.sink("spans", _encode, semconv.SCOPE_RUN)
 
     def ended(record: RunRecord, arrived_at: Instant) -> None:
         if record.traceparent.endswith("1") or _is_bad(record):

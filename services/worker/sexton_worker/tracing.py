@@ -48,7 +48,7 @@ class Tracing:
                 otlp.text(semconv.MESSAGING_OPERATION, "process"),
             )
         )
-        self.done: Sink[_Done] = exporter.sink("spans", self._span)
+        self.done: Sink[_Done] = exporter.sink("spans", self._span, semconv.SCOPE_RUN)
         self.lines: Sink[_Line] = exporter.sink("lines", _line)
 
     def follow(self, order: Order) -> Callable[[bytes], None] | None:

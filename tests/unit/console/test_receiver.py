@@ -69,6 +69,23 @@ async def test_what_services_write_in_bulk_arrives(tmp_path: Path) -> None:
         assert (opened.receiver.received.spans, opened.receiver.received.lines) == (199, 1)
 
 
+async def test_spans_that_come_together_are_of_the_trace_of_the_first(tmp_path: Path) -> None:
+    async with Opened(tmp_path) as opened:
+        other = otlp.span(b"\x09" * 16, b"\x03" * 8, b"", b"foreign", 1, 1, 2, b"")
+        good = [span(1, error="went wrong"), span(2), other]
+        bad = [Span(trace_id=b"short", span_id=b"\x03" * 8).SerializeToString()]
+        exporter = Exporter(opened.endpoint, {})
+        sink = exporter.sink("spans", lambda spans: spans, semconv.SCOPE_RUN)
+        for each in (good, bad, []):
+            sink.add(each)
+        await exporter.start()
+        await exporter.stop()
+        await opened.store.flush()
+        assert [each.name for each in await opened.store.spans(TRACE)] == ["n", "n"]
+        assert await opened.store.spans(b"\x09" * 16) == []
+        assert (opened.receiver.received.spans, opened.receiver.received.refused) == (4, 1)
+
+
 async def test_user_code_with_the_opentelemetry_sdk_needs_nothing_but_the_endpoint(
     tmp_path: Path,
 ) -> None:

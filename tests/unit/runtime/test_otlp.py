@@ -60,7 +60,9 @@ def test_a_span_without_parent_and_fault_ends_no_earlier_than_it_begins() -> Non
 def test_a_request_holds_its_sender_and_all_items() -> None:
     spans = [otlp.span(TRACE, bytes([n]) * 8, b"", b"n", 1, n, n, b"") for n in range(1, 200)]
     sender = otlp.resource({"service.name": "a", "service.version": "b"})
-    request = ExportTraceServiceRequest.FromString(otlp.request(sender, spans))
+    request = ExportTraceServiceRequest.FromString(
+        otlp.request(sender, [otlp.scope(spans, b"here")])
+    )
     (group,) = request.resource_spans
     assert group.resource == Resource(
         attributes=[
@@ -68,12 +70,13 @@ def test_a_request_holds_its_sender_and_all_items() -> None:
             pair("service.version", string_value="b"),
         ]
     )
+    assert group.scope_spans[0].scope.name == "here"
     assert [span.start_time_unix_nano for span in group.scope_spans[0].spans] == [*range(1, 200)]
 
 
 def test_a_log_line_is_read_back_with_its_place_in_the_trace() -> None:
     data = otlp.line(TRACE, OWN, 7, LONG.encode(), [otlp.text("a", "b"), otlp.whole("n", 3)])
-    request = ExportLogsServiceRequest.FromString(otlp.request(b"", [data]))
+    request = ExportLogsServiceRequest.FromString(otlp.request(b"", [otlp.scope([data])]))
     (record,) = request.resource_logs[0].scope_logs[0].log_records
     assert (record.trace_id, record.span_id) == (TRACE, OWN)
     assert (record.time_unix_nano, record.observed_time_unix_nano) == (7, 7)

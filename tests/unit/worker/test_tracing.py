@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ScopeLogs
+from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span
 
 from sexton_runtime import otlp
 from sexton_runtime.exporting import Exporter
@@ -43,8 +43,12 @@ def tracing(times=(NOW,)) -> Tracing:
 
 
 def lines_of(told: Tracing) -> list[str]:
-    items = told.lines.take(10_000)
-    return [LogRecord.FromString(item).body.string_value for item in items]
+    return [record.body.string_value for record in records_of(told)]
+
+
+def records_of(told: Tracing) -> list[LogRecord]:
+    groups = told.lines.take(10_000)
+    return [record for group in groups for record in ScopeLogs.FromString(group).log_records]
 
 
 async def executed(told: Tracing, given: Order, ended: Ended) -> list[Span]:
@@ -62,7 +66,7 @@ async def executed(told: Tracing, given: Order, ended: Ended) -> list[Span]:
     executor.begin(given)
     executor.ended(given.ref.token, ended)
     assert said.pop() == (given.ref.token, ended)
-    return [Span.FromString(data) for data in told.done.take(10)]
+    return [span for data in told.done.take(10) for span in ScopeSpans.FromString(data).spans]
 
 
 async def test_an_attempt_is_a_span_below_the_one_that_the_queue_writes_of_it():
@@ -96,8 +100,7 @@ def test_output_is_told_line_by_line_with_its_place_in_the_trace():
     for part in (b"one\ntw", b"o\r\n\n", b"thr\xff", b"ee"):
         kept.write(part)
     assert kept.text() == "one\ntwo\r\n\nthr\ufffdee"
-    items = told.lines.take(100)
-    records = [LogRecord.FromString(item) for item in items]
+    records = records_of(told)
     assert [record.body.string_value for record in records] == ["one", "two", "", "thr\ufffdee"]
     process = otlp.trace_of(order().traceparent)
     assert process is not None

@@ -21,6 +21,7 @@ from sexton_console.otlp.forward import Forwarder
 from sexton_console.otlp.metrics import Metrics
 from sexton_console.traces.model import FAILED, LOGS, SLOW, SPANS, USUAL, Chunk
 from sexton_console.traces.store import TraceStore
+from sexton_runtime import semconv
 from sexton_runtime.binding import check_listen
 
 MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
@@ -35,6 +36,9 @@ _SLOW_NS: Final = 250_000_000
 _NAMES: Final = 10_000
 """Of spans whose usual duration is known."""
 _ERROR: Final = Status.STATUS_CODE_ERROR
+_FEW: Final = 16
+_LATEST: Final = 2**63 - 1
+"""The latest time that SQLite can hold."""
 
 
 @dataclass(slots=True)
@@ -117,19 +121,38 @@ class Receiver:
             resource = group.resource.SerializeToString()
             by_trace: defaultdict[bytes, list[Span]] = defaultdict(list)
             for scope in group.scope_spans:
+                self.received.spans += len(scope.spans)
+                if scope.scope.name == semconv.SCOPE_RUN and scope.spans:
+                    together = self._together(resource, scope)
+                    chunks += together
+                    refused += 0 if together else len(scope.spans)
+                    continue
                 for span in scope.spans:
-                    self.received.spans += 1
-                    if (
-                        len(span.trace_id) != 16
-                        or len(span.span_id) != 8
-                        or (len(span.attributes) > 8 and span.ByteSize() > MAX_ITEM_BYTES)
-                    ):
+                    trace = span.trace_id
+                    if len(trace) != 16 or len(span.span_id) != 8 or _is_large(span):
                         refused += 1
                     else:
-                        by_trace[span.trace_id].append(span)
+                        by_trace[trace].append(span)
             chunks += [self._chunk(trace, resource, spans) for trace, spans in by_trace.items()]
         self.received.refused += refused
         return refused + self._store.offer(chunks)
+
+    def _together(self, resource: bytes, scope: ScopeSpans) -> tuple[Chunk, ...]:
+        """Takes spans of one trace as they are; gives nothing where they can't be used.
+
+        Only the first is looked at, for it holds the others: this is the hot path.
+        """
+        span, data = scope.spans[0], scope.SerializeToString()
+        trace = span.trace_id
+        if len(trace) != 16 or len(span.span_id) != 8 or len(data) > MAX_ITEM_BYTES:
+            return ()
+        start, end = span.start_time_unix_nano, min(span.end_time_unix_nano, _LATEST)
+        rank = USUAL
+        if span.HasField("status") and span.status.code == _ERROR:
+            rank = FAILED
+        elif not span.parent_span_id and self._usual.is_slow(span.name, end - start):
+            rank = SLOW
+        return (Chunk(trace, SPANS, resource, data, len(scope.spans), min(start, end), end, rank),)
 
     def take_lines(self, request: logs_service_pb2.ExportLogsServiceRequest) -> int:
         """Takes log lines; tells how many were not taken."""
@@ -155,22 +178,17 @@ class Receiver:
         return refused + self._store.offer(chunks)
 
     def _chunk(self, trace: bytes, resource: bytes, spans: list[Span]) -> Chunk:
-        rank = USUAL
+        rank, first, last = USUAL, _LATEST, 0
         for span in spans:
-            if span.status.code == _ERROR:
+            start, end = span.start_time_unix_nano, span.end_time_unix_nano
+            first = min(first, start)
+            last = max(last, end)
+            if span.HasField("status") and span.status.code == _ERROR:
                 rank = FAILED
-            elif not span.parent_span_id and rank < SLOW and self._usual.is_slow(span):
-                rank = SLOW
-        return Chunk(
-            trace,
-            SPANS,
-            resource,
-            ScopeSpans(spans=spans).SerializeToString(),
-            len(spans),
-            min(_clamped(span.start_time_unix_nano) for span in spans),
-            max(_clamped(span.end_time_unix_nano) for span in spans),
-            rank,
-        )
+            elif rank < SLOW and not span.parent_span_id:
+                rank = SLOW if self._usual.is_slow(span.name, end - start) else rank
+        data = ScopeSpans(spans=spans).SerializeToString()
+        return Chunk(trace, SPANS, resource, data, len(spans), first, min(last, _LATEST), rank)
 
 
 class _Usual:
@@ -179,12 +197,11 @@ class _Usual:
     def __init__(self) -> None:
         self._means: OrderedDict[str, float] = OrderedDict()
 
-    def is_slow(self, span: Span) -> bool:
+    def is_slow(self, name: str, took: int) -> bool:
         """Tells whether a root span took much longer than usual; takes note of it."""
-        took = max(0, span.end_time_unix_nano - span.start_time_unix_nano)
-        mean = self._means.get(span.name)
-        self._means[span.name] = float(took) if mean is None else mean + (took - mean) / 16
-        self._means.move_to_end(span.name)
+        mean = self._means.get(name)
+        self._means[name] = float(took) if mean is None else mean + (took - mean) / 16
+        self._means.move_to_end(name)
         if len(self._means) > _NAMES:
             self._means.popitem(last=False)
         return mean is not None and took > _SLOW_NS and took > _SLOW_FACTOR * mean
@@ -237,6 +254,7 @@ def _forward(receiver: Receiver, kind: str, request: Any) -> None:
         receiver.forwarder.offer(kind, request)
 
 
-def _clamped(time_ns: int) -> int:
-    """Gives a time that SQLite can hold."""
-    return min(time_ns, 2**63 - 1)
+def _is_large(span: Span) -> bool:
+    # Counting bytes costs as much as all the rest; what is large has many attributes or events.
+    few = len(span.attributes) <= _FEW and not span.events and not span.links
+    return not few and span.ByteSize() > MAX_ITEM_BYTES

@@ -24,10 +24,12 @@ _LINES_PER_CHUNK: Final = 1 << 20
 """A line's cursor is its chunk's number times this, plus its place there from 1."""
 
 
-def spans_in(resource: bytes, data: bytes) -> Iterator[Span]:
-    """Gives the spans of a serialised `ScopeSpans`."""
+def spans_in(trace: bytes, resource: bytes, data: bytes) -> Iterator[Span]:
+    """Gives the spans of a serialised `ScopeSpans`, as far as they are of this trace."""
     service = service_of(resource)
     for span in trace_pb2.ScopeSpans.FromString(data).spans:
+        if span.trace_id != trace:
+            continue
         yield Span(
             span_id=span.span_id.hex(),
             parent_id=span.parent_span_id.hex(),

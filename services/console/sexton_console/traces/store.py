@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ Result = TypeVar("Result")
 MAX_TRACE_BYTES: Final = 16 * 1024 * 1024
 MAX_TRACE_ITEMS: Final = 20_000
 """Spans and lines of one trace; further ones are dropped."""
+_TRACES_KNOWN: Final = 50_000
+"""Of which it is known how much of them came in: those that were heard of last."""
 MAX_WAITING_BYTES: Final = 32 * 1024 * 1024
 """Taken in and not written yet."""
 _OVERHEAD_BYTES: Final = 120
@@ -57,8 +60,8 @@ INSERT INTO traces (trace, first, last, bytes, items, rank) VALUES (?, ?, ?, ?, 
 ON CONFLICT (trace) DO UPDATE SET
   first = min(first, excluded.first), last = max(last, excluded.last),
   bytes = bytes + excluded.bytes, items = items + excluded.items, rank = max(rank, excluded.rank)
-RETURNING bytes, items
 """
+_INSERT: Final = "INSERT INTO chunks (trace, kind, resource, data) VALUES (?, ?, ?, ?)"
 
 _log = structlog.get_logger(__name__)
 
@@ -151,7 +154,7 @@ class TraceStore:
     async def spans(self, trace: bytes) -> list[Span]:
         """Gives the spans of a trace by their start."""
         rows = await self._read(lambda file: file.chunks(trace, SPANS))
-        found = [span for _, resource, data in rows for span in spans_in(resource, data)]
+        found = [span for _, resource, data in rows for span in spans_in(trace, resource, data)]
         return sorted(found, key=lambda span: (span.start, -span.end))
 
     async def lines(self, trace: bytes, *, after: int = 0, limit: int = 10_000) -> list[LogLine]:
@@ -207,6 +210,7 @@ class _File:
         self._bounds = bounds
         self._counters = counters
         self._resources: dict[bytes, int] = {}
+        self._held: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
         self._used: int = connection.execute("SELECT total(bytes) FROM traces").fetchone()[0]
 
     def close(self) -> None:
@@ -214,39 +218,43 @@ class _File:
 
     def write(self, chunks: Sequence[Chunk]) -> None:
         """Writes chunks in one transaction, then makes room."""
-        used, stored, large = self._used, 0, 0
+        counts: list[tuple[object, ...]] = []
+        rows: list[tuple[object, ...]] = []
+        stored = large = size = 0
         try:
             with self._sql:
                 for chunk in chunks:
-                    size = len(chunk.data) + _OVERHEAD_BYTES
-                    if self._write(chunk, size):
-                        used += size
-                        stored += chunk.items
-                    else:
+                    taken = len(chunk.data) + _OVERHEAD_BYTES
+                    if not self._has_room(chunk.trace, chunk.items, taken):
                         large += chunk.items
+                        continue
+                    trace, kind, resource, data, items, first, last, rank = chunk
+                    counts.append((trace, first, last, taken, items, rank))
+                    rows.append((trace, kind, self._resource(resource), data))
+                    stored += items
+                    size += taken
+                self._sql.executemany(_COUNT, counts)
+                self._sql.executemany(_INSERT, rows)
         except sqlite3.Error:
             self._resources.clear()  # some of them may have been undone
             self._counters.dropped_failed += sum(chunk.items for chunk in chunks)
             raise
-        self._used = used
+        self._used += size
         self._counters.stored += stored
         self._counters.dropped_large += large
         if self._used > self._bounds.max_bytes:
             self._evict(int(self._bounds.max_bytes * _ROOM))
 
-    def _write(self, chunk: Chunk, size: int) -> bool:
-        row = (chunk.trace, chunk.first, chunk.last, size, chunk.items, chunk.rank)
-        held, items = self._sql.execute(_COUNT, row).fetchone()
-        if held > MAX_TRACE_BYTES or items > MAX_TRACE_ITEMS:
-            self._sql.execute(
-                "UPDATE traces SET bytes = bytes - ?, items = items - ? WHERE trace = ?",
-                (size, chunk.items, chunk.trace),
-            )
+    def _has_room(self, trace: bytes, items: int, size: int) -> bool:
+        """Tells whether a trace may have so much more, as far as is known of it."""
+        held, kept = self._held.get(trace, (0, 0))
+        if held + size > MAX_TRACE_BYTES or kept + items > MAX_TRACE_ITEMS:
             return False
-        self._sql.execute(
-            "INSERT INTO chunks (trace, kind, resource, data) VALUES (?, ?, ?, ?)",
-            (chunk.trace, chunk.kind, self._resource(chunk.resource), chunk.data),
-        )
+        self._held[trace] = (held + size, kept + items)
+        if held:
+            self._held.move_to_end(trace)
+        elif len(self._held) > _TRACES_KNOWN:
+            self._held.popitem(last=False)
         return True
 
     def _resource(self, data: bytes) -> int:
