@@ -1,6 +1,7 @@
 """A job file is read exactly, or refused with the line, the value and what would be right."""
 
 import json
+import sys
 from datetime import date, time
 
 import pytest
@@ -389,3 +390,41 @@ def test_the_schema_allows_no_null_where_the_reader_refuses_it():
     text = json.dumps([part for name, part in schema["$defs"].items() if name != "JsonValue"])
     assert '"null"' not in text
     assert ": null" not in text
+
+
+HOLIDAYS = """
+calendars:
+- {name: closed, dates: [2027-12-24], holidays: [DE-BY], holiday_years: 1}
+jobs:
+- name: report
+  schedule: {cron: "0 9 * * *", timezone: Europe/Berlin, exclude: [closed]}
+  task: {shell: ./report}
+"""
+
+
+def test_holidays_are_written_out_as_dates_for_as_long_as_is_said():
+    file = load(HOLIDAYS, today=date(2027, 3, 1))
+    (closed,) = file.job("report").spec.exclude
+    assert closed.dates[0] == date(2027, 1, 1)
+    assert date(2027, 1, 6) in closed.dates  # Bavaria's, not Berlin's
+    assert date(2027, 12, 24) in closed.dates
+    assert {day.year for day in closed.dates} == {2027}
+    (note,) = file.notes
+    assert note == (
+        "calendar closed: the holidays of DE-BY are written out up to the end of 2027; "
+        "apply the file again before"
+    )
+
+
+@pytest.mark.parametrize("region", ["XX", "DE-ZZ", ""])
+def test_a_region_without_holidays_is_named_with_its_line(region):
+    with pytest.raises(JobFileError) as caught:
+        load(HOLIDAYS.replace("DE-BY", f'"{region}"'))
+    said = f"jobs.yaml:3:50: calendars[0].holidays[0]: {region!r} can't be used"
+    assert said in str(caught.value)
+
+
+def test_without_the_package_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "holidays", None)
+    with pytest.raises(JobFileError, match=r"pip install 'sexton\[holidays\]'"):
+        load(HOLIDAYS)

@@ -24,6 +24,7 @@ MODULES = [
     "sexton.runs",
     "sexton.schedules",
     "sexton.effects",
+    "sexton.holidays",
     "sexton.tls",
     "sexton._jobs_api",
     "sexton._runs_api",

@@ -1,6 +1,7 @@
 """From the text of a job file to the core's own objects, or to a list of what to correct."""
 
 from dataclasses import dataclass
+from datetime import date
 from difflib import get_close_matches
 from functools import cache
 from hashlib import blake2b
@@ -10,6 +11,8 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
+from sexton.errors import SextonError
+from sexton.holidays import holiday_dates
 from sexton_cli.jobfile import models
 from sexton_cli.jobfile._convert import (
     calendar_of,
@@ -121,6 +124,8 @@ class JobFile:
     source: str
     namespace: str
     jobs: tuple[FileJob, ...]
+    notes: tuple[str, ...] = ()
+    """What whoever uses it should know, though nothing is wrong."""
 
     def job(self, name: str) -> FileJob | None:
         """Returns the job of that name, None where the file has none."""
@@ -139,8 +144,8 @@ def load_file(path: str | FilePath) -> JobFile:
         return load(file.read(), source=str(path))
 
 
-def load(text: bytes | str, source: str = "jobs.yaml") -> JobFile:
-    """Reads a job file; `source` names it in messages.
+def load(text: bytes | str, source: str = "jobs.yaml", *, today: date | None = None) -> JobFile:
+    """Reads a job file; `source` names it in messages, holidays are those from `today`'s year on.
 
     Raises:
         JobFileError: as `load_file`.
@@ -155,7 +160,7 @@ def load(text: bytes | str, source: str = "jobs.yaml") -> JobFile:
     except ValidationError as error:
         problems = [_problem(document, found) for found in error.errors(include_url=False)]
         raise JobFileError(source, problems) from None
-    return _Checker(document, source, file).check()
+    return _Checker(document, source, file, today or date.today()).check()  # noqa: DTZ011
 
 
 @cache
@@ -182,7 +187,9 @@ class _SchemaWithoutNull(GenerateJsonSchema):
 class _Checker:
     """Turns the models into the core's objects, and the core's objections into problems."""
 
-    def __init__(self, document: Document, source: str, file: models.File) -> None:
+    def __init__(self, document: Document, source: str, file: models.File, today: date) -> None:
+        self._today = today
+        self._notes: list[str] = []
         self._document = document
         self._source = source
         self._file = file
@@ -195,8 +202,8 @@ class _Checker:
         for index, calendar in enumerate(self._file.calendars):
             if calendar.name in calendars:
                 self._add(("calendars", index, "name"), f"a second calendar {calendar.name!r}")
-            calendars[calendar.name] = calendar
-            self._calendar(("calendars", index), calendar)
+            calendars[calendar.name] = self._with_holidays(("calendars", index), calendar)
+            self._calendar(("calendars", index), calendars[calendar.name])
         jobs: dict[str, FileJob | None] = {}
         for index, job in enumerate(self._file.jobs):
             if job.name in jobs:
@@ -208,6 +215,7 @@ class _Checker:
             source=self._source,
             namespace=self._file.namespace,
             jobs=tuple(job for job in jobs.values() if job is not None),
+            notes=tuple(self._notes),
         )
 
     def _job(
@@ -246,6 +254,24 @@ class _Checker:
             except FieldError as error:
                 self._refuse(self._part_of(where, job, found, error), error)
         return found
+
+    def _with_holidays(self, path: Path, calendar: models.Calendar) -> models.Calendar:
+        """Writes a calendar's holidays out as dates: definitions hold their days by value."""
+        if not calendar.holidays:
+            return calendar
+        found: set[date] = set()
+        for index, region in enumerate(calendar.holidays):
+            try:
+                found.update(holiday_dates(region, years=calendar.holiday_years, today=self._today))
+            except SextonError as error:
+                self._broken_calendars.add(calendar.name)
+                self._add((*path, "holidays", index), str(error).removeprefix("holidays: "))
+        last = self._today.year + calendar.holiday_years - 1
+        self._notes.append(
+            f"calendar {calendar.name}: the holidays of {', '.join(calendar.holidays)} are written "
+            f"out up to the end of {last}; apply the file again before"
+        )
+        return calendar.model_copy(update={"dates": sorted({*calendar.dates, *found})})
 
     def _calendar(self, path: Path, calendar: models.Calendar) -> None:
         """Checks a calendar whether a schedule excludes it or not, entry by entry."""

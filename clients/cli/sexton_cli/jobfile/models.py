@@ -22,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from sexton.holidays import DEFAULT_YEARS, MAX_YEARS
 from sexton_core.ids import check_name
 from sexton_core.instants import (
     MICROSECOND,
@@ -229,6 +230,16 @@ class Calendar(_Model):
     ranges: list[RangeText] = []
     weekdays: list[WeekdayText] = []
     crons: list[str] = Field(default=[], description="Cron expressions whose times are excluded.")
+    holidays: list[str] = Field(
+        default=[],
+        description="Countries, or parts of them, whose public holidays are excluded: DE, DE-BY.",
+    )
+    holiday_years: int = Field(
+        default=DEFAULT_YEARS,
+        ge=1,
+        le=MAX_YEARS,
+        description="For how many years they are written out, the current one included.",
+    )
 
 
 _UNITS: Final = tuple(unit.value for unit in CalendarUnit)

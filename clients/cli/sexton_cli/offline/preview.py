@@ -59,6 +59,7 @@ class _Answer:
 
     jobs: tuple[tuple[str | None, Preview | None], ...]
     herd: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def run(question: Question, output: Format) -> None:
@@ -122,7 +123,8 @@ def _of_file(question: Question) -> _Answer:
         if job.spec is not None
     ]
     load = forecast(built, after, after + _HERD_HORIZON_NS)
-    return _Answer(jobs=looked, herd=tuple(each.message for each in herd_warnings(load)))
+    herd = tuple(each.message for each in herd_warnings(load))
+    return _Answer(jobs=looked, herd=herd, notes=file.notes)
 
 
 def _look_at_job(job: FileJob, after: Instant, question: Question) -> Preview | None:
@@ -189,6 +191,8 @@ def _print(answer: _Answer) -> None:
     print_line()
     for message in answer.herd:
         print_line(f"warning: {message}")
+    for note in answer.notes:
+        print_line(f"note: {note}")
     print_line(f"time zone data: {tzdata_version()}")
 
 

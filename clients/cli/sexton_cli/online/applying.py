@@ -61,7 +61,7 @@ def run(path: str, target: Target, output: ListFormat, how: How) -> None:
         for each in applied:
             print_line(each.job.full_name)
         return
-    for line in lines_of(applied, dry_run=how.dry_run):
+    for line in (*lines_of(applied, dry_run=how.dry_run), *(f"note: {n}" for n in file.notes)):
         print_line(line)
 
 
