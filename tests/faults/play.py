@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +24,7 @@ QUIET_S: Final = 14.0
 WARM_S: Final = 3.0
 """Under load, before anything is done: then every kind of run is under way."""
 _LOOK_S: Final = 0.5
+_MOST_TOLD: Final = 5
 _TITLES: Final = (
     "scenario", "mesh", "fired", "doubled", "lost", "repeated", "latest", "takeover",
     "redelivery", "checked", "verdict",
@@ -123,12 +123,11 @@ def write_report(rows: Sequence[Row], path: Path) -> None:
     path.write_text(json.dumps([*kept, *(row.entry() for row in rows)], indent=1) + "\n")
 
 
-def tell(rows: Sequence[Row], say: Callable[[str], object] = sys.stdout.write) -> None:
-    """Says what came of it."""
-    say(f"\n{table(rows)}\n")
-    for row in rows:
-        for problem in row.problems:
-            say(f"\n{row.mesh} {row.scenario}: {problem}\n")
+def told(row: Row) -> list[str]:
+    """Says what was wrong in a scenario: the first few of many like each other are enough."""
+    found = [f"{row.mesh} {row.scenario}: {problem}" for problem in row.problems[:_MOST_TOLD]]
+    more = len(row.problems) - len(found)
+    return [*found, f"{row.mesh} {row.scenario}: and {more} more"] if more else found
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from faults.judge import Row
 from faults.kinds import MakeMesh, kinds
 from faults.mesh import FaultMesh, Usage
-from faults.play import Player, table, tell, write_report
+from faults.play import Player, table, told, write_report
 from faults.scenarios import SCENARIOS
 
 MIB: Final = 1024 * 1024
@@ -71,7 +71,7 @@ def main() -> int:
         soak.run(seconds)
         rows += soak.rows
         leaks += [growth for growth in soak.growth if not growth.is_flat]
-    tell(rows)
+    say(table(rows))
     if arguments.report:
         write_report(rows, arguments.report)
     bad = [row for row in rows if row.problems]
@@ -133,8 +133,8 @@ class _Soak:
         row = player.play(scenario)
         self.rows.append(row)
         say(table([row]).splitlines()[-1])
-        for problem in row.problems:
-            say(problem)
+        for line in told(row):
+            say(line)
 
     def _watch(self, mesh: FaultMesh, seconds: float) -> None:
         """Lets the load go on, and compares what its last third holds with the one before."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from faults.judge import Row
 from faults.kinds import kinds, lacking
-from faults.play import Player
+from faults.play import Player, told
 from faults.scenarios import CONTAINERS, PROCESSES, SCENARIOS, Scenario
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
@@ -75,4 +75,4 @@ def test_the_promise_holds(
         theatre.clear()  # nobody knows what state it is in; the next scenario gets another
         raise
     rows.append(row)
-    assert not row.problems, "\n".join(row.problems)
+    assert not row.problems, "\n".join(told(row))
