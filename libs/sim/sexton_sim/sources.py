@@ -170,7 +170,7 @@ class Sources:
                     yield _opening(json.loads(line), undone)
                     undone = {}
                     following = next(starts, None)
-                elif line.startswith(_COMMIT) or b'"kind":"commit"' in line[:40]:
+                elif line.startswith(_COMMIT) or b'"commit"' in line[:20]:
                     entry = _parsed(line, where)
                     if following is not None and entry["revision"] > following["start"]:
                         step = entry.get("boot_ns", 0)

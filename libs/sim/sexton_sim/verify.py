@@ -44,26 +44,55 @@ def judge(sources: Sources, times: Times | None = None) -> Verdict:
         verdict.unknown(
             f"{sources.foreign} notes and calls are of another machine or boot (S10, S13)"
         )
-    replay, leases = Replay(verdict), LeaseRules(history, verdict)
-    mesh = MeshRules(history, verdict, quiet=_quiet(history), drained=False, times=times)
-    restores = mesh.faults.restores
+    if not sources.commits:
+        verdict.unknown("everything: no commits are in it; the store writes them with --history")
+        return verdict
+    judged = _Judged(sources, history, verdict)
     for item in sources.log():
-        if isinstance(item, Opening):
-            known = replay.open(item)
-            if not known and item.revision in restores:
-                commits = prefix(_until(sources, item.revision), restores, item.revision)
-                replay.go_back(commits)
-                mesh.go_back(commits)
-            elif not known:
-                mesh.begin_late()
-            continue
-        if not replay.take(item):
-            mesh.begin_late()
-        leases.take(item)
-        mesh.take(item)
-    leases.finish()
-    mesh.finish()
+        judged.take(item)
+    judged.finish()
     return verdict
+
+
+class _Judged:
+    """All rules over one history, while its log goes by."""
+
+    def __init__(self, sources: Sources, history: History, verdict: Verdict) -> None:
+        self._sources = sources
+        self._replay = Replay(verdict)
+        self._leases = LeaseRules(history, verdict)
+        self._mesh = MeshRules(history, verdict, quiet=_quiet(history), drained=False)
+        self._restores = self._mesh.faults.restores
+
+    def take(self, item: Opening | Durable) -> None:
+        """Looks at an opening of the store, or at a commit."""
+        replay = self._replay
+        if isinstance(item, Opening):
+            if not replay.open(item) and not self._restored(item.revision):
+                self._mesh.begin_late()
+            return
+        before = item.commit.revision - 1
+        # A history that the checker's own recorder wrote has no openings.
+        if before != replay.last_revision and before in self._restores:
+            self._restored(before)
+        if not replay.take(item):
+            self._mesh.begin_late()
+        self._leases.take(item)
+        self._mesh.take(item)
+
+    def finish(self) -> None:
+        """Looks at what is left."""
+        self._leases.finish()
+        self._mesh.finish()
+
+    def _restored(self, revision: int) -> bool:
+        """Takes back what a restore took back; tells whether it is known which that was."""
+        if revision not in self._restores:
+            return False
+        commits = prefix(_until(self._sources, revision), self._restores, revision)
+        self._replay.restore(revision, commits)
+        self._mesh.go_back(commits)
+        return True
 
 
 def _until(sources: Sources, revision: int) -> Iterator[Durable]:

@@ -64,6 +64,8 @@ class ExecutionRules:
     def __init__(
         self, history: History, faults: Faults, verdict: Verdict, times: Times | None = None
     ) -> None:
+        self.first, self.last = 0, 0
+        """The revisions that the log spans."""
         self._verdict = verdict
         self._faults = faults
         self._times = times or Times()
@@ -210,7 +212,13 @@ class ExecutionRules:
                 f"{self._endless} executions were cut short before the next attempt, and nothing "
                 f"notes when (S10)"
             )
-        for token in sorted(self._executions.keys() - self._assigned):
+        unknown = self._executions.keys() - self._assigned
+        outside = {token for token in unknown if not self.first <= token <= self.last}
+        if outside:
+            self._verdict.unknown(
+                f"{len(outside)} attempts were executed that the log does not reach (S9, S10, S11)"
+            )
+        for token in sorted(unknown - outside):
             execution = next(iter(self._executions[token]), None)
             if execution is not None:
                 self._verdict.violate(

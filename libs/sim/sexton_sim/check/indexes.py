@@ -1,4 +1,4 @@
-"""Indexes and records stand for each other, one to one: S21, after every commit.
+"""Indexes and records stand for each other, one to one: S21, after every commit; a part of S15.
 
 docs/keys.md: a job and its state, a state and its timer, an assigned run and its entry below
 `running/`, a run in flight and its name in its job's state, an ended run and its entry by time.
@@ -26,6 +26,8 @@ class _Job:
     stated: bool = False
     timer_ns: int | None = None
     """As its state says."""
+    waits: bool = False
+    """Whether it is not paused, and a nominal time of it is undecided."""
     timers: set[int] = field(default_factory=set)
     named: set[str] = field(default_factory=set)
     """Runs that its state, or what is left of it, names."""
@@ -77,6 +79,9 @@ class IndexRules:
             job, record = job_of(changed.uid), changed.after
             job.stated = record is not None
             job.timer_ns = record.timer_ns if record and record.HasField("timer_ns") else None
+            job.waits = bool(
+                record and record.HasField("armed_ns") and not record.HasField("paused_at_ns")
+            )
             if record is not None:
                 job.named = {handle.run_id for handle in record.live}
         for changed in commit.of(keys.DELETED):
@@ -98,6 +103,12 @@ class IndexRules:
         self._verdict.checked["S21"] += 1
         name = f"{job.name or 'a job'} ({uid[:8]})"
         wanted = set() if job.timer_ns is None else {job.timer_ns}
+        if job.waits and job.timer_ns is None:
+            self._verdict.violate(
+                "S15",
+                f"{name} is active and has undecided times, and no timer will wake it",
+                [commit],
+            )
         if job.defined != job.stated:
             self._say(f"{name} has a {'definition' if job.defined else 'state'} alone", commit)
         if job.timers != wanted:

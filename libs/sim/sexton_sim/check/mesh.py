@@ -67,6 +67,8 @@ class MeshRules:
 
     def take(self, entry: Durable) -> None:
         """Looks at a commit."""
+        self._executions.last = entry.commit.revision
+        self._executions.first = self._executions.first or entry.commit.revision
         self._takeovers.take(entry)
         commit = self._decoder.take(entry)
         if commit is not None:
@@ -80,6 +82,7 @@ class MeshRules:
 
     def begin_late(self) -> None:
         """The log goes on with what is not known: it began late, or left something out."""
+        self._requests.late = True
         self._begin(self._verdict, late=True)
 
     def go_back(self, commits: Iterable[Durable]) -> None:

@@ -77,7 +77,7 @@ class Replay:
     def restore(self, revision: int, commits: Iterable[Durable]) -> None:
         """The store goes on at a revision with what these commits had made."""
         self._verdict.checked["S2"] += 1
-        if revision <= self.last_revision:
+        if revision < self.last_revision:
             self._verdict.violate(
                 "S2", f"a restore went on at revision {revision}, after {self.last_revision}"
             )

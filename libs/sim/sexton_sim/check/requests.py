@@ -66,6 +66,8 @@ class RequestRules:
     """Holds every call of the API against the log."""
 
     def __init__(self, history: History, faults: Faults, verdict: Verdict) -> None:
+        self.late = False
+        """Whether the log left something out, or began later than the mesh."""
         self._verdict = verdict
         self._faults = faults
         self._calls = [call for call in history.calls if call.name in _KINDS]
@@ -172,7 +174,7 @@ class RequestRules:
             )
             return
         self._check_repeats()
-        timed = any(self._times)
+        timed, beyond = any(self._times), 0
         if not timed:
             self._verdict.unknown("what calls met: the log has no times (S13)")
         for call in self._calls:
@@ -186,9 +188,21 @@ class RequestRules:
             if call.outcome == "ok" and timed:
                 self._verdict.checked["S13"] += 1
                 lost, events = self._lost(call)
-                if lost:
+                if lost and not self._reaches(call):
+                    beyond += 1
+                elif lost:
                     said = f"{call.process}'s {call.name} was acknowledged, and {lost}"
                     self._verdict.violate("S13", said, [describe_call(call), *events])
+
+        if beyond:
+            self._verdict.unknown(
+                f"what came of {beyond} calls: the log does not reach them, or what they name (S13)"
+            )
+
+    def _reaches(self, call: Call) -> bool:
+        """Tells whether what the call did must be in the log: neither before it nor at its end."""
+        ended_ns = call.ended_ns or 0
+        return not self.late and self._times[0] <= ended_ns <= self._times[-1]
 
     def _check_repeats(self) -> None:
         first: dict[tuple[str, str, str], Call] = {}

@@ -30,6 +30,8 @@ RunKey = tuple[str, str]
 _WAYS = frozenset(
     (before, after) for (before, _), afters in TRANSITIONS.items() for after in afters
 )
+_UNDER_WAY_NS = 1_000_000_000
+"""What was on its way when a queue was paused has come by then."""
 _UNCOUNTED = frozenset({run_pb2.ATTEMPT_STATE_LOST, run_pb2.ATTEMPT_STATE_RETURNED})
 """How an attempt ended that says nothing about its job: the next one may begin at once."""
 
@@ -134,6 +136,7 @@ class SettlingRules:
         self._gone: set[str] = set()
         """Jobs and sessions of a late log that are known to be gone."""
         self._running: dict[bytes, str] = {}
+        self._paused: dict[str, Moment] = {}
         self._lost_sessions: dict[str, Moment] = {}
 
     def take(self, commit: MeshCommit) -> None:
@@ -146,6 +149,11 @@ class SettlingRules:
                 self._running.pop(handle, None)
             else:
                 self._running[handle] = keys.parse_handle_key(handle).queue
+        for changed in commit.of(keys.QUEUES):
+            queue = changed.key.decode().split("/")[2]
+            self._paused.pop(queue, None)
+            if changed.after is not None:
+                self._paused[queue] = _moment(commit, f"queue {queue} paused")
         self._take_runs(commit)
         for changed in commit.of(keys.STATE):
             self._flag(self._jobs, changed.uid, changed)
@@ -190,7 +198,7 @@ class SettlingRules:
             if changed.before is None:
                 self._take_new(run_key, changed, commit)
                 continue
-            run = self.live.get(run_key) or self._adopt(run_key, changed)
+            run = self.live.get(run_key) or self._adopt(run_key, changed, commit)
             if changed.after is None:
                 self._take_end(run, changed, finals.pop(run_key, None), commit)
             else:
@@ -203,13 +211,15 @@ class SettlingRules:
                 name = run_name(changed.before)
                 self._violate("S11", name, "has ended, and its end was written over", commit)
 
-    def _adopt(self, run_key: RunKey, changed: Changed) -> Run:
+    def _adopt(self, run_key: RunKey, changed: Changed, commit: MeshCommit) -> Run:
         """Takes on a run that was there before the log began."""
         record: pb.RunRecord = changed.before
         made = Moment(0, record.create_time_ns, 0, f"run {run_name(record)} made")
         run = self.live[run_key] = Run(changed.key, made, record, adopted=True)
         if STATE_OF[record.state] in WITH_WORKER:
-            self._running[changed.key] = keys.parse_handle_key(changed.key).queue
+            running = keys.running_key(changed.key)
+            if all(it.key != running or it.after is not None for it in commit.of(keys.RUNNING)):
+                self._running[changed.key] = keys.parse_handle_key(changed.key).queue
             last = record.attempts[-1]
             assigned = Moment(0, last.assign_time_ns, 0, f"run {run.name} assigned")
             token = _live_token(changed)
@@ -328,6 +338,10 @@ class SettlingRules:
         if commit.mesh_ns < before.not_before_ns:
             said = f"was assigned before its not-before time {instant(before.not_before_ns)}"
             self._violate("S17", run.name, said, commit)
+        paused = self._paused.get(before.template.queue)
+        if paused is not None and commit.mesh_ns > paused.mesh_ns + _UNDER_WAY_NS:
+            said = f"was assigned although its queue {before.template.queue} is paused"
+            self._violate("S14", run.name, said, paused, commit)
         worker = last.worker or "a worker"
         assigned = _moment(commit, f"attempt {last.number} of {run.name} assigned to {worker}")
         attempt = Attempt(commit.revision, last.number, last.worker, last.session, assigned)
