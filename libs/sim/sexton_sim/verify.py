@@ -60,8 +60,8 @@ class _Judged:
     def __init__(self, sources: Sources, history: History, verdict: Verdict) -> None:
         self._sources = sources
         self._replay = Replay(verdict)
-        self._leases = LeaseRules(history, verdict)
-        self._mesh = MeshRules(history, verdict, quiet=_quiet(history), drained=False)
+        self._leases = LeaseRules(history, verdict, whole=False)
+        self._mesh = MeshRules(history, verdict, quiet=_quiet(history), drained=False, whole=False)
         self._restores = self._mesh.faults.restores
 
     def take(self, item: Opening | Durable) -> None:

@@ -42,7 +42,9 @@ def check_leases(history: History, verdict: Verdict) -> None:
 class LeaseRules:
     """Follows every lease from its creation to its end, commit by commit."""
 
-    def __init__(self, history: History, verdict: Verdict) -> None:
+    def __init__(self, history: History, verdict: Verdict, *, whole: bool = True) -> None:
+        """`whole`: the log goes from the beginning to the end, and nothing can lie beyond it."""
+        self._whole = whole
         self._history = history
         self._verdict = verdict
         self._clock = _StoreClock(history)
@@ -131,6 +133,9 @@ class LeaseRules:
                 ],
             )
 
+    def _reaches(self, revision: int) -> bool:
+        return self._whole or self._first <= revision <= self._last
+
     def _check_answers(self) -> None:
         verdict = self._verdict
         for call in self._history.calls:
@@ -138,8 +143,8 @@ class LeaseRules:
                 continue
             if call.name == "acquire" and call.result["granted"]:
                 name, token = call.args["name"], call.result["token"]
-                if not self._first <= token <= self._last:
-                    continue  # the log does not reach it
+                if not self._reaches(token):
+                    continue
                 verdict.checked["S4"] += 1
                 if self._created.get((name, token)) != call.args["holder"]:
                     said = f"lease {name} (token {token}) was granted, and the log has no such one"
@@ -157,7 +162,7 @@ class LeaseRules:
                         )
             elif call.name == "release" and call.result.get("revision"):
                 name, token = call.args["name"], call.args["token"]
-                if not self._first <= call.result["revision"] <= self._last:
+                if not self._reaches(call.result["revision"]):
                     continue
                 if (name, token, call.result["revision"]) not in self._ends:
                     said = f"a release of {name} was answered that the log does not have"

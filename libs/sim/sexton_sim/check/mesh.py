@@ -38,6 +38,7 @@ class MeshRules:
         limits: Mapping[str, int] | None = None,
         quiet: tuple[int, int] | None = None,
         drained: bool = True,
+        whole: bool = True,
         times: Times | None = None,
         faults: Faults | None = None,
     ) -> None:
@@ -45,7 +46,8 @@ class MeshRules:
 
         `limits` are the bounds on assigned runs by queue. Between the two times of `quiet`, on the
         recorder's clock, nothing was done to the mesh; at its end, if it was `drained`, every job
-        was paused, and every run given time to end.
+        was paused, and every run given time to end. `whole`: the log goes from the mesh's beginning
+        to its end.
         """
         self.faults = faults or Faults(history)
         self._verdict = verdict
@@ -56,7 +58,9 @@ class MeshRules:
         self._works = works
         since_ns, until_ns = works
         self._executions = ExecutionRules(history, self.faults, verdict, times)
+        self._executions.whole = whole
         self._requests = RequestRules(history, self.faults, verdict)
+        self._requests.whole = whole
         self._lateness = LatenessRules(self.faults, verdict, since_ns=since_ns, until_ns=until_ns)
         self._takeovers = TakeoverRules(self.faults, verdict, since_ns=since_ns, until_ns=until_ns)
         self._healing = HealingRules(

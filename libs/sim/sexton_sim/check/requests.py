@@ -66,6 +66,8 @@ class RequestRules:
     """Holds every call of the API against the log."""
 
     def __init__(self, history: History, faults: Faults, verdict: Verdict) -> None:
+        self.whole = True
+        """Whether nothing can lie beyond the log."""
         self.late = False
         """Whether the log left something out, or began later than the mesh."""
         self._verdict = verdict
@@ -202,7 +204,7 @@ class RequestRules:
     def _reaches(self, call: Call) -> bool:
         """Tells whether what the call did must be in the log: neither before it nor at its end."""
         ended_ns = call.ended_ns or 0
-        return not self.late and self._times[0] <= ended_ns <= self._times[-1]
+        return self.whole or (not self.late and self._times[0] <= ended_ns <= self._times[-1])
 
     def _check_repeats(self) -> None:
         first: dict[tuple[str, str, str], Call] = {}
