@@ -68,6 +68,29 @@ def test_a_request_is_known_in_every_shard_that_its_job_may_be_created_in_again(
     Mesh(shards=2).run(scenario)
 
 
+def test_jobs_that_are_not_there_do_not_end_a_tenure_however_often_they_are_asked_for() -> None:
+    """Found by seed 330 (mesh, 15 s): one was taken up again before its first look had ended."""
+
+    async def scenario(mesh: Mesh) -> None:
+        leader = await mesh.leader()
+        jobs = await mesh.create_many(20)
+        gone = jobs[0]._replace(uid="z" * 24)
+
+        async def ask(number: int) -> None:
+            await asyncio.sleep(number * 0.0002)
+            with pytest.raises(NotFound):
+                await mesh.trigger(gone, f"gone-{number}")
+
+        async def start(number: int) -> None:
+            await asyncio.sleep(number * 0.0002)
+            await mesh.trigger(jobs[number % 20], f"there-{number}")
+
+        await asyncio.gather(*map(ask, range(40)), *map(start, range(40)))
+        assert mesh.coordinators[leader].leadership.counters.tenures == 1
+
+    Mesh(lasts_s=0.01).run(scenario)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

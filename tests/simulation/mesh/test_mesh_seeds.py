@@ -33,6 +33,8 @@ FORMERLY_FAILING = (
         20,
         "2026-11-29, checker: a session goes on that runs were taken from after the grace",
     ),
+    (17, 15, 20, "2026-11-29, leader: a request was not known in the other shard of its job"),
+    (330, 15, 20, "2026-11-29, leader: a job that was gone ended the tenure when asked for again"),
 )
 """(seed, virtual seconds of faults and of quiet, when it was mended and what it had found)."""
 

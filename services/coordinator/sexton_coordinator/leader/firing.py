@@ -111,7 +111,7 @@ class Firing:
         async with asyncio.TaskGroup() as batches:
             while not self._stopping:
                 await self._slots.acquire()
-                batch = () if self._stopping else self._take()
+                batch = [] if self._stopping else self._take()
                 if batch:
                     batches.create_task(self._run_batch(batch))
                 else:
@@ -125,7 +125,7 @@ class Firing:
         for _ in range(_BATCHES_AT_ONCE):
             await self._slots.acquire()
 
-    def _take(self) -> Sequence[Known]:
+    def _take(self) -> list[Known]:
         now = self._mesh.now()
         if self._machine.horizon.is_short(now):
             self.hungry.set()
@@ -143,7 +143,7 @@ class Firing:
         except TimeoutError:
             pass
 
-    async def _run_batch(self, batch: Sequence[Known]) -> None:
+    async def _run_batch(self, batch: list[Known]) -> None:
         try:
             await self.look(batch)
         finally:
@@ -164,7 +164,7 @@ class Firing:
                 self._machine.finish(known, known.scanned)
         return len(batch)
 
-    async def look(self, batch: Sequence[Known]) -> None:
+    async def look(self, batch: list[Known]) -> None:
         """Looks at jobs, which are in flight, once; each is finished or postponed."""
         self._counters.looks += len(batch)
         try:
@@ -184,8 +184,12 @@ class Firing:
 
     # Reading ----------------------------------------------------------------------------------
 
-    async def _read(self, batch: Sequence[Known]) -> None:
-        """Reads the jobs that are not known, and the live handles where that is asked for."""
+    async def _read(self, batch: list[Known]) -> None:
+        """Reads the jobs that are not known, and the live handles where that is asked for.
+
+        What is not there or can't be read is taken out of the batch: its look has ended, and it
+        may be in flight in another batch before this one has ended.
+        """
         unread = [known for known in batch if known.loaded is None]
         if unread:
             found = await self._mesh.jobs.load(
@@ -196,9 +200,11 @@ class Firing:
                 if isinstance(loaded, LoadedJob):
                     self._take_loaded(known, loaded)
                 elif isinstance(loaded, UnreadableJob):
+                    batch.remove(known)
                     self._unreadable(known, loaded.why)
                 else:
                     await self._drop_timer(known, None)
+                    batch.remove(known)
                     self._asking.fail_all(known)
                     self._machine.gone(known)
         await self._read_handles(batch)
@@ -240,8 +246,6 @@ class Firing:
             if number % _TURN == _TURN - 1:
                 await asyncio.sleep(0)
             loaded = known.loaded
-            if not known.in_flight:
-                continue  # it is gone, or can't be read
             assert loaded is not None, "what is in flight was read"
             if known.scanned is not None and known.scanned != loaded.timer:
                 await self._drop_timer(known, loaded)
