@@ -35,6 +35,8 @@ _MAX_VERSION_BYTES: Final = 64 * 1024 * 1024
 """Decoded definitions kept for the next reading, by number and by the size of their records."""
 _CALLS_AT_ONCE: Final = 16
 """Calls to the store that one reading has under way."""
+_FEW_JOBS: Final = 8
+"""Of more jobs it is asked once who has waiting starts at all."""
 
 
 class Version:
@@ -170,7 +172,11 @@ class JobReader:
         for draft in drafts:
             draft.take_definition(read[draft.name.job_key])
 
-    async def _read_buffered(self, drafts: Iterable[_Draft]) -> None:
+    async def _read_buffered(self, drafts: Sequence[_Draft]) -> None:
+        if len(drafts) > _FEW_JOBS:
+            waiting = await self._waiting({draft.shard for draft in drafts})
+            if waiting is not None:
+                drafts = [draft for draft in drafts if draft.uid in waiting]
         several = asyncio.Semaphore(_CALLS_AT_ONCE)
 
         async def read(draft: _Draft) -> None:
@@ -179,6 +185,17 @@ class JobReader:
             draft.take_buffered(kvs)
 
         await asyncio.gather(*map(read, drafts))
+
+    async def _waiting(self, shards: Iterable[int]) -> set[str] | None:
+        """Returns the jobs with waiting starts; None where so many wait that it is not told."""
+        waiting: set[str] = set()
+        for shard in shards:
+            prefix = keys.buffered_prefix(shard)
+            page = await self._store.scan(prefix, prefix_end(prefix), keys_only=True)
+            if page.next_token:
+                return None
+            waiting.update(keys.parse_buffered_key(kv.key)[0] for kv in page.kvs)
+        return waiting
 
     async def _read_versions(self, drafts: Iterable[_Draft]) -> None:
         wanted = [
@@ -250,12 +267,22 @@ class JobReader:
         else:
             raise LookupError(f"version {number} is not in the store")
         version = self.decode(draft.name, spec, number, since)
+        self._remember(key, version)
+        return version
+
+    def remember_first(self, uid: str, version: Version) -> None:
+        """Takes the first version of a job that is about to be created, and is read next.
+
+        Only the first: its uid was drawn for it, so that no other definition can have its place.
+        """
+        self._remember((uid, 1), version)
+
+    def _remember(self, key: tuple[str, int], version: Version) -> None:
         self._versions[key] = version
         self._version_bytes += version.size
         while len(self._versions) > _MAX_VERSIONS or self._version_bytes > _MAX_VERSION_BYTES:
             _, forgotten = self._versions.popitem(last=False)
             self._version_bytes -= forgotten.size
-        return version
 
     def decode(self, name: JobName, spec: job_pb2.JobSpec, number: int, since: Instant) -> Version:
         """Returns a version of a definition that came, or comes, into force at `since`.

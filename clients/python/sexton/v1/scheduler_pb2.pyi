@@ -484,9 +484,11 @@ class AppliedJob(_message.Message):
     change: Global___AppliedJob.Change.ValueType
     """What was done."""
     gained: _builtins.int
-    """Nominal times in the next 30 days that the change adds, up to 10,000 (then a lower bound)."""
+    """With validate_only: nominal times in the next 30 days that the change adds, up to 10,000 (then,
+    and late in a file that takes too long to compare, a lower bound).
+    """
     lost: _builtins.int
-    """Nominal times in the next 30 days that the change takes away, likewise."""
+    """Those that the change takes away, likewise."""
     @_builtins.property
     def job(self) -> _job_pb2.Job:
         """As it now stands (with validate_only: as it would). In an answer that would grow beyond 4 MiB,

@@ -8,6 +8,7 @@ from sexton_core.schedules.build import (
     depends_on_job,
 )
 from sexton_core.schedules.calendars import check_calendar
+from sexton_core.schedules.difference import Difference, difference
 from sexton_core.schedules.forecast import Forecast, Peak, forecast, herd_warnings
 from sexton_core.schedules.preview import Preview, PreviewRow, preview
 from sexton_core.schedules.spec import (
@@ -33,6 +34,7 @@ __all__ = [
     "CalendarTiming",
     "CalendarUnit",
     "CronTiming",
+    "Difference",
     "EveryTiming",
     "Forecast",
     "JobIdentity",
@@ -49,6 +51,7 @@ __all__ = [
     "build",
     "check_calendar",
     "depends_on_job",
+    "difference",
     "forecast",
     "herd_warnings",
     "preview",

@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
-from sexton.errors import InvalidArgument, OutcomeUnknown, TooLarge
+from sexton.errors import InvalidArgument, TooLarge
 from sexton.internal.v1 import records_pb2 as records
 from sexton.v1 import scheduler_pb2 as api
 from sexton_coordinator.api import checks
 from sexton_coordinator.api.changes import Done, Plan
 from sexton_coordinator.api.checks import Name
+from sexton_coordinator.api.comparing import Comparer
 from sexton_coordinator.api.definitions import (
     SPEC,
     Checked,
@@ -27,18 +28,27 @@ from sexton_coordinator.api.definitions import (
 )
 from sexton_coordinator.api.editing import Editor, create_txn, first_record
 from sexton_coordinator.api.notices import Notices
+from sexton_coordinator.api.pruning import Pruner, Wanted, wanted_of
 from sexton_coordinator.api.refusals import Refusals
 from sexton_coordinator.api.showing import Viewer, full_message
-from sexton_coordinator.jobs_store import JobRef, LoadedJob, UnreadableJob, get_all
+from sexton_coordinator.jobs_store import (
+    JobRef,
+    LoadedJob,
+    UnreadableJob,
+    Version,
+    get_all,
+)
 from sexton_coordinator.mesh import Mesh
+from sexton_coordinator.writes import JobName
+from sexton_core.policy import Definition
 from sexton_records import keys
 from sexton_records.times import timestamp
-from sexton_runtime.kv.types import Outcome, Put, Txn, TxnResult
-from sexton_runtime.kv.unknown import resolve, written
+from sexton_runtime.kv.types import KeyValue, Outcome, Put, Txn
+from sexton_runtime.kv.unknown import written
 
 MAX_JOBS: Final = 10_000
 MAX_BYTES: Final = 3 * 1024 * 1024
-BATCH: Final = 100
+BATCH: Final = 250
 _BATCH_BYTES: Final = 1024 * 1024
 """A commit message takes 4 MiB; one transaction has at most one."""
 
@@ -60,6 +70,8 @@ class _Entry:
     name: Name
     checked: Checked
     """As it would be of a new job."""
+    fresh: JobName | None
+    """The incarnation that it was checked for, until it is used."""
     applied: api.AppliedJob = field(default_factory=api.AppliedJob)
     loaded: LoadedJob | None = None
     """As it stands after it was applied, where it stood before."""
@@ -71,12 +83,20 @@ class _Entry:
         return keys.job_key(self.name.namespace, self.name.job)
 
 
+class _Work(NamedTuple):
+    """What one request asks for. `comparer`: of one that writes nothing."""
+
+    request: api.ApplyJobsRequest
+    comparer: Comparer | None
+
+
 class Applier:
     """Applies files."""
 
     def __init__(self, mesh: Mesh, editor: Editor, notices: Notices) -> None:
         self._mesh = mesh
         self._notices = notices
+        self._pruner = Pruner(mesh, editor)
         self._editor = editor
         self._viewer = Viewer(mesh)
 
@@ -85,7 +105,7 @@ class Applier:
 
         Raises:
             InvalidArgument: some can't be used; nothing was written.
-            TooLarge: they are too many.
+            TooLarge: they, or those to be pruned, are too many; nothing was written.
             Overloaded, NoSpace, OutcomeUnknown: of a job in the middle; those before it are
                 applied, and applying the same again goes on from there.
 
@@ -97,18 +117,44 @@ class Applier:
         checks.note("source", request.source)
         read_time = self._mesh.now()
         entries = await self._check(request)
+        pruning: tuple[Wanted, list[KeyValue]] | None = None
+        if request.prune:
+            wanted = wanted_of(request, {entry.name for entry in entries}, read_time)
+            pruning = wanted, await self._pruner.find(wanted)
+        work = _Work(request, Comparer(read_time) if request.validate_only else None)
         answer = api.ApplyJobsResponse(read_time=timestamp(read_time))
-        room = _EXTRAS_BYTES
-        for batch in _batches(entries):
-            await self._prepare(batch, request.source)
-            if not request.validate_only:
-                await self._commit(batch, request.source)
-            await self._notices.add(*(entry.applied.job for entry in batch))
-            for entry in batch:
-                room = _trim(entry.applied, room)
-                answer.jobs.append(entry.applied)
-                entry.loaded = entry.txn = None
+        await self._apply_all(entries, work, answer)
+        if pruning is not None:
+            answer.jobs.extend(await self._pruner.prune(*pruning, work.comparer))
         return answer
+
+    async def _apply_all(
+        self, entries: Sequence[_Entry], work: _Work, answer: api.ApplyJobsResponse
+    ) -> None:
+        """Applies batch by batch; one is committed while the next is read and computed."""
+        committing: asyncio.Task[None] | None = None
+        before: Sequence[_Entry] = ()
+        room = _EXTRAS_BYTES
+        try:
+            for batch in [*_batches(entries), ()]:
+                await self._prepare(batch, work)
+                if committing is not None:
+                    await committing
+                await self._notices.add(*(entry.applied.job for entry in before))
+                for entry in before:
+                    room = _trim(entry.applied, room)
+                    answer.jobs.append(entry.applied)
+                    entry.loaded = entry.txn = None
+                before = batch
+                if not work.request.validate_only:
+                    committing = asyncio.create_task(self._commit(batch, work))
+        except asyncio.CancelledError:
+            if committing is not None:
+                committing.cancel()
+            raise
+        finally:
+            if committing is not None:
+                await asyncio.gather(committing, return_exceptions=True)
 
     async def _check(self, request: api.ApplyJobsRequest) -> list[_Entry]:
         """Checks everything, as it stands before anything is written."""
@@ -124,24 +170,28 @@ class Applier:
                 if name in seen:
                     raise InvalidArgument("name", job.name, "each name once")
                 seen.add(name)
-                scratch = new_name(mesh.jobs, name, mesh.randomness)
-                checked = check_spec(mesh.jobs, scratch, job.spec, 1, mesh.now())
-                entries.append(_Entry(name=name, checked=checked))
+                fresh = new_name(mesh.jobs, name, mesh.randomness)
+                checked = check_spec(mesh.jobs, fresh, job.spec, 1, mesh.now())
+                entries.append(_Entry(name=name, checked=checked, fresh=fresh))
         refusals.refuse()
-        for first in range(0, len(entries), BATCH):
-            batch = entries[first : first + BATCH]
-            kvs = await get_all(mesh.store, [entry.key for entry in batch])
-            now = mesh.now()
-            for number, (entry, kv) in enumerate(zip(batch, kvs, strict=True), start=first):
-                before = records.JobRecord.FromString(kv.value).spec.schedules
-                if kv.create_revision and list(before) == list(entry.checked.spec.schedules):
-                    continue
-                with refusals.collecting(f"jobs[{number}]", str(entry.name)):
-                    require_a_time(entry.checked.definition, now)
+        now = mesh.now()
+        over = [
+            (number, entry)
+            for number, entry in enumerate(entries)
+            if (schedule := entry.checked.definition.schedule) is not None
+            and schedule.next_after(now) is None
+        ]
+        kvs = await get_all(mesh.store, [entry.key for _, entry in over])
+        for (number, entry), kv in zip(over, kvs, strict=True):
+            before = records.JobRecord.FromString(kv.value).spec.schedules
+            if kv.create_revision and list(before) == list(entry.checked.spec.schedules):
+                continue  # its times are over, and it may still be edited
+            with refusals.collecting(f"jobs[{number}]", str(entry.name)):
+                require_a_time(entry.checked.definition, now)
         refusals.refuse()
         return entries
 
-    async def _prepare(self, batch: Sequence[_Entry], source: str) -> None:
+    async def _prepare(self, batch: Sequence[_Entry], work: _Work) -> None:
         """Reads a batch and computes what is to be written."""
         mesh = self._mesh
         kvs = await get_all(mesh.store, [entry.key for entry in batch])
@@ -162,34 +212,25 @@ class Applier:
                 await asyncio.sleep(0)
             if unreadable and records.JobRecord.FromString(kv.value).uid in unreadable:
                 await self._editor.changer.load(entry.name)  # raises, saying why
-            self._plan(entry, by_name.get(entry.name[:2]), source)
+            self._plan(entry, by_name.get(entry.name[:2]), work)
         await self._add_live_runs(batch)
 
-    def _plan(self, entry: _Entry, loaded: LoadedJob | None, source: str) -> None:
-        mesh = self._mesh
-        now = mesh.now()
+    def _plan(self, entry: _Entry, loaded: LoadedJob | None, work: _Work) -> None:
+        entry.loaded, entry.txn = None, None
         if loaded is None:
-            name = new_name(mesh.jobs, entry.name, mesh.randomness)
-            with checks.refusing(SPEC):
-                version = mesh.jobs.decode(name, entry.checked.spec, 1, now)
-                checked = Checked(version.spec, version.definition)
-                record, change = first_record(name, checked, now)
-            record.source = source
-            entry.loaded = None
-            entry.txn = create_txn(name, record, change)
-            entry.applied = api.AppliedJob(
-                job=full_message(
-                    name, record, change.state, checked.definition, revision=0, now=now
-                ),
-                change=_CREATED,
-            )
+            definition = self._plan_new(entry, work)
+            if work.comparer is not None:
+                work.comparer.compare(entry.applied, None, definition)
             return
-        after, entry.txn, change_made = loaded, None, _NONE
+        after, source = loaded, work.request.source
+        change_made = _NONE
         if loaded.record.spec != entry.checked.spec:
             edit = self._editor.edit(loaded, entry.checked.spec, source)
             assert edit is not None, "it differs"
             after, entry.txn = edit
             change_made = _UPDATED
+        elif source and source != loaded.record.source:
+            after, entry.txn = self._editor.touch(loaded, source)
         entry.loaded = after
         message = full_message(
             after.name,
@@ -197,10 +238,36 @@ class Applier:
             after.state,
             after.job.current,
             revision=after.job_revision,
-            now=now,
+            now=self._mesh.now(),
         )
         entry.applied = api.AppliedJob(job=message, change=change_made)
-        entry.applied.changed_paths.extend(changed_paths(loaded.record.spec, after.record.spec))
+        if change_made is _UPDATED:
+            paths = changed_paths(loaded.record.spec, after.record.spec)
+            entry.applied.changed_paths.extend(paths)
+            if work.comparer is not None:
+                work.comparer.compare(entry.applied, loaded.job.current, after.job.current)
+
+    def _plan_new(self, entry: _Entry, work: _Work) -> Definition:
+        """Computes the commit of a new job."""
+        mesh = self._mesh
+        now = mesh.now()
+        name, checked = entry.fresh, entry.checked
+        if name is None or any(schedule.max_runs for schedule in checked.spec.schedules):
+            # Drawn anew after a commit that may yet arrive; and runs are counted from now on.
+            name = new_name(mesh.jobs, entry.name, mesh.randomness)
+            with checks.refusing(SPEC):
+                version = mesh.jobs.decode(name, checked.spec, 1, now)
+            checked = Checked(version.spec, version.definition)
+        entry.fresh = None
+        with checks.refusing(SPEC):
+            record, change = first_record(name, checked, now)
+        record.source = work.request.source
+        if work.comparer is None:
+            mesh.jobs.remember_first(name.uid, Version(checked.spec, checked.definition))
+        entry.txn = create_txn(name, record, change)
+        message = full_message(name, record, change.state, checked.definition, revision=0, now=now)
+        entry.applied = api.AppliedJob(job=message, change=_CREATED)
+        return checked.definition
 
     async def _add_live_runs(self, batch: Sequence[_Entry]) -> None:
         await self._viewer.add_live_runs(
@@ -209,44 +276,33 @@ class Applier:
             if entry.loaded is not None
         )
 
-    async def _commit(self, batch: Sequence[_Entry], source: str) -> None:
+    async def _commit(self, batch: Sequence[_Entry], work: _Work) -> None:
         """Commits what was computed for a batch; computes anew what was refused."""
         writing = [entry for entry in batch if entry.txn is not None]
         for some in _by_size(writing):
-            results = await self._results([entry.txn for entry in some if entry.txn is not None])
+            plans = [
+                Plan(txn=entry.txn, proof=written(entry.txn, entry.key), answer=str)
+                for entry in some
+                if entry.txn is not None
+            ]
+            results = await self._editor.changer.commit_all(plans)
             for entry, result in zip(some, results, strict=True):
                 if result.outcome is Outcome.COMMITTED:
                     entry.applied.job.etag = str(result.revision)
                 else:
-                    await self._apply_alone(entry, source)
+                    await self._apply_alone(entry, work)
 
-    async def _results(self, txns: Sequence[Txn]) -> Sequence[TxnResult]:
-        store, randomness = self._mesh.store, self._mesh.randomness
-        if not txns:
-            return ()
-        try:
-            return await store.commit(txns)
-        except OutcomeUnknown:
-            return [
-                await resolve(store, txn, proof=written(txn, _job_key(txn)), randomness=randomness)
-                for txn in txns
-            ]
-
-    async def _apply_alone(self, entry: _Entry, source: str) -> None:
+    async def _apply_alone(self, entry: _Entry, work: _Work) -> None:
         """Applies a job whose commit met another change."""
 
         async def compute() -> Plan[str] | Done[str]:
-            await self._prepare([entry], source)
+            await self._prepare([entry], work)
             txn = entry.txn
             if txn is None:
                 return Done(entry.applied.job.etag)
             return Plan(txn=txn, proof=written(txn, entry.key), answer=str)
 
         entry.applied.job.etag = await self._editor.changer.carry_out(str(entry.name), compute)
-
-
-def _job_key(txn: Txn) -> bytes:
-    return next(op.key for op in txn.then if op.key.startswith(keys.JOBS))
 
 
 def _batches(entries: Sequence[_Entry]) -> Iterator[Sequence[_Entry]]:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from sexton.errors import NoSpace, NotFound, Overloaded, StaleRevision
+from sexton.errors import NoSpace, NotFound, OutcomeUnknown, Overloaded, StaleRevision
 from sexton.internal.v1 import records_pb2 as records
 from sexton_coordinator.api.checks import Name
 from sexton_coordinator.jobs_store import LoadedJob
@@ -20,8 +20,8 @@ from sexton_coordinator.mesh import Mesh
 from sexton_coordinator.writes import decision_ops, state_ops
 from sexton_core.policy.state import Change, DecisionRange
 from sexton_core.words import Decision
-from sexton_runtime.kv.types import Compare, Op, Outcome, Put, Target, Txn
-from sexton_runtime.kv.unknown import Proof, commit_resolved
+from sexton_runtime.kv.types import Compare, Op, Outcome, Put, Target, Txn, TxnResult
+from sexton_runtime.kv.unknown import Proof, commit_resolved, resolve
 
 ATTEMPTS: Final = 12
 """A busy job fires several times a second; each fire refuses what was computed before it."""
@@ -92,6 +92,24 @@ class Changer:
             await asyncio.sleep(mesh.randomness.uniform(0, pause_s))
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         raise Overloaded(f"{what} changes so fast that {ATTEMPTS} attempts met a change; try again")
+
+    async def commit_all(self, plans: Sequence[Plan[Answer]]) -> Sequence[TxnResult]:
+        """Commits the plans of many jobs at once; gives what became of each.
+
+        Raises:
+            OutcomeUnknown: what became of one could not be found out.
+
+        """
+        store, randomness = self._mesh.store, self._mesh.randomness
+        if not plans:
+            return ()
+        try:
+            return await store.commit([plan.txn for plan in plans])
+        except OutcomeUnknown:
+            return [
+                await resolve(store, plan.txn, proof=plan.proof, randomness=randomness)
+                for plan in plans
+            ]
 
     async def load(self, name: Name, revision: int = 0) -> LoadedJob:
         """Reads a job that has to be there.

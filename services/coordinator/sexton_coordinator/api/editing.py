@@ -173,6 +173,19 @@ class Editor:
         txn = _change_txn(loaded, after, change, Put(key, former.SerializeToString()))
         return loaded._replace(job=job, state=change.state, record=after), txn
 
+    def touch(self, loaded: LoadedJob, source: str) -> tuple[LoadedJob, Txn]:
+        """Returns a job as it is once another source has applied it as it stands; and the commit.
+
+        Whose it is decides about what prunes it.
+        """
+        after = self.changer.new_record(loaded.record)
+        after.source = source
+        after.update_time_ns = self._mesh.now()
+        txn = Txn(
+            compares=compares(loaded), then=(Put(loaded.name.job_key, after.SerializeToString()),)
+        )
+        return loaded._replace(record=after), txn
+
     # Pause and resume -------------------------------------------------------------------------
 
     async def pause(self, name: Name, reason: str) -> pb.Job:
@@ -243,7 +256,7 @@ class Editor:
                 raise StaleRevision(f"etag of {name}", revision, kv.mod_revision)
             job = mesh.jobs.name_of(name.namespace, name.job, record.uid)
             (state_kv,) = (await mesh.store.get([job.state_key])).kvs
-            return _delete(job, kv, state_kv, mesh.now())
+            return plan_delete(job, kv, state_kv, mesh.now())
 
         await self.changer.carry_out(str(name), compute)
 
@@ -294,7 +307,7 @@ def _change_txn(loaded: LoadedJob, record: records.JobRecord, change: Change, *m
     )
 
 
-def _delete(name: JobName, kv: KeyValue, state_kv: KeyValue, now: Instant) -> Plan[None]:
+def plan_delete(name: JobName, kv: KeyValue, state_kv: KeyValue, now: Instant) -> Plan[None]:
     """Plans a delete: what may be live moves to `deleted/`, where the leader works it off.
 
     The waiting starts stay in `buffered/`; the leader, who works them off too, records with each

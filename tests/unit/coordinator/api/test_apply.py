@@ -63,10 +63,23 @@ def test_applying_the_same_again_writes_nothing_at_all() -> None:
         jobs = [job(f"j{number}", labels={"n": str(number)}) for number in range(250)]
         first = await apply(world, *jobs, source="a")
         before = await world.revision()
-        again = await apply(world, *jobs, source="b")
-        assert changes(again) == [NONE] * 250
-        assert [a.job.etag for a in again.jobs] == [a.job.etag for a in first.jobs]
-        assert await world.revision() == before
+        for source in ("a", ""):
+            again = await apply(world, *jobs, source=source)
+            assert changes(again) == [NONE] * 250
+            assert [a.job.etag for a in again.jobs] == [a.job.etag for a in first.jobs]
+            assert await world.revision() == before
+
+    story(scenario)
+
+
+def test_who_applied_it_last_is_noted_though_nothing_else_changed() -> None:
+    async def scenario(world: World) -> None:
+        await apply(world, job("a"), source="one")
+        again = await apply(world, job("a"), source="two")
+        assert changes(again) == [NONE]
+        stored = await world.get(f"{NS}/jobs/a")
+        assert (stored.source, stored.version) == ("two", 1)
+        assert stored.etag == again.jobs[0].job.etag
 
     story(scenario)
 
