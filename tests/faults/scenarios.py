@@ -39,6 +39,7 @@ from faults.stage import (
     scale,
     skew,
     still_the_same,
+    storm,
     until_back,
     until_replaced,
 )
@@ -61,7 +62,7 @@ class Scenario:
     takeover_s: float | None = None
     """How soon somebody else acts, as promised."""
     redelivery_s: float | None = None
-    """How soon runs of a lost worker start elsewhere, as promised; None: none may be lost."""
+    """How soon runs that are lost to a worker start elsewhere, as promised."""
     ci: frozenset[str] = frozenset()
     """On which kinds of mesh every change is held to it; the others are for the soak."""
 
@@ -132,7 +133,6 @@ SCENARIOS: Final = (
         does="SIGSTOP of the queue's owner for three times its lease",
         steps=(pause(OWNER), until_replaced(OWNER), let_pass(4), go_on(OWNER), let_pass(3)),
         takeover_s=_LEASE,
-        redelivery_s=_TAKEN_OVER,
     ),
     Scenario(
         name="pause-worker",
@@ -258,6 +258,12 @@ SCENARIOS: Final = (
         does="SIGKILL of anybody, on average every 1.5 s, for 15 s",
         steps=(kill_at_random(15, 1.5),),
         redelivery_s=_TAKEN_OVER,
+    ),
+    Scenario(
+        name="storm",
+        does="anybody is killed, suspended and cut off, at random, for 25 s",
+        steps=(storm(25),),
+        redelivery_s=2 * _TAKEN_OVER,
     ),
     Scenario(
         name="all-at-once",

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 from faults.load import LONG, Load
 from faults.mesh import (
     CLIENTS,
+    Ability,
     FaultMesh,
     Member,
     Role,
@@ -205,7 +206,7 @@ def go_on(title: str) -> Step:
 
     def step(stage: Stage) -> None:
         for name in stage.who(title):
-            still = stage._paused.pop(name)
+            still = stage._paused.pop(name, False)
             stage.note("wake" if still else "resume", name)
             stage.mesh.resume(name)
 
@@ -248,6 +249,27 @@ def kill_at_random(seconds: float, mean_s: float) -> Step:
             kill(stage.random.choice(of_role(stage.mesh, role) or [STORE]))(stage)
             stage._victims.clear()
             time.sleep(stage.random.expovariate(1 / mean_s))
+
+    return step
+
+
+def storm(seconds: float) -> Step:
+    """Kills, suspends and cuts off anybody, at random, for so long."""
+
+    def step(stage: Stage) -> None:
+        rng = stage.random
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            name = rng.choice(of_role(stage.mesh, rng.choice(list(Role))) or [STORE])
+            other = rng.choice([it for it in stage.mesh.names() if it != name])
+            deeds = [[kill(name)], [pause(name), let_pass(rng.uniform(0.5, 6)), go_on(name)]]
+            if Ability.NETWORK in stage.mesh.able:
+                links = rng.choice(([cut(name, other)], [cut(name, other), cut(other, name)]))
+                deeds += [[*links, let_pass(rng.uniform(0.5, 6)), heal_network]]
+            for deed in rng.choice(deeds):
+                deed(stage)
+                stage._victims.clear()
+            time.sleep(rng.expovariate(1.0))
 
     return step
 
