@@ -106,7 +106,7 @@ def run_of(message: run_pb2.Run) -> runs.Run:
         if message.HasField("cancel_request")
         else None,
         not_before_time=time_of(message, "not_before_time"),
-        retry_of=message.retry_of,
+        retry_of="/".join(parts_of(message.retry_of)),
         traceparent=message.traceparent,
         result_json=message.result_json,
         progress=_progress_of(message.progress) if message.HasField("progress") else None,

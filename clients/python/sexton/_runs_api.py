@@ -132,7 +132,7 @@ class AsyncRuns:
 
         >>> again = client.runs.retry("nightly/t20261129T020000Z-0a1b2c3d").run
         >>> again.retry_of
-        't20261129T020000Z-0a1b2c3d'
+        'default/nightly/t20261129T020000Z-0a1b2c3d'
 
         Args:
             run: it has ended.

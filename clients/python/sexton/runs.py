@@ -158,7 +158,7 @@ class Run:
     not_before_time: datetime | None
     """Not assigned before this time (retry, delay)."""
     retry_of: str
-    """The run that this one repeats."""
+    """The run that this one repeats, `NAMESPACE/JOB/RUN`; empty: none."""
     traceparent: str = field(repr=False)
     result_json: str = field(repr=False)
     """What the task returned, as JSON; empty: nothing yet, or nothing to say."""

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from sexton import Cron, JobSpec, RunState, ShellTask
+from sexton.errors import NotLeader
 from sexton_cli import main as entry
 from sexton_cli.online import times, watching
 
@@ -130,3 +131,21 @@ def test_what_is_for_programs_has_every_field(data):
 def test_a_zone_in_the_expression_is_the_one_that_times_are_shown_in(expression, zone):
     spec = JobSpec(task=ShellTask("true"), schedules=(Cron(expression),))
     assert times.zone_of(spec) == zone
+
+
+def test_a_running_task_s_progress_is_shown(sexton, data, api):
+    name = "namespaces/default/jobs/nightly/runs/t20261129T020000Z-0a1b2c3d"
+    api.runs[name].progress.fraction = 0.25
+    api.runs[name].progress.message = "a quarter"
+    run = "nightly/t20261129T020000Z-0a1b2c3d"
+    assert "progress      25%, a quarter\n" in sexton("runs", "show", run)[1]
+    assert data("runs", "show", run)["progress"] == {"fraction": 0.25, "message": "a quarter"}
+
+
+def test_a_mesh_without_a_leader_says_that_one_is_coming(sexton, api, monkeypatch):
+    monkeypatch.setattr("sexton_cli.online.session._RETRY_FOR_S", 0.1)
+    api.fail("TriggerJob", *[NotLeader()] * 50)
+    code, _, err = sexton("jobs", "trigger", "nightly")
+    assert code == 5
+    assert "has no leader at this moment: this replica does not lead; no leader is known" in err
+    assert "another coordinator takes over within seconds" in err

@@ -73,7 +73,7 @@ class Operating(
                 name=f"{job}/runs/m20261129T120000Z-{request.request_id[:8]}",
                 state=run_pb2.RUN_STATE_WAITING,
                 origin=run_pb2.RUN_ORIGIN_MANUAL,
-                retry_of=request.name.rpartition("/")[2],
+                retry_of=request.name,
                 nominal_time=old.nominal_time,
                 due_time=at(NOW),
                 create_time=at(NOW),

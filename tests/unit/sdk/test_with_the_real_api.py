@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,10 +11,14 @@ from unit.coordinator.api.world import World, story
 
 from sexton import (
     AsyncClient,
+    BackfillState,
     Change,
+    Decision,
     Every,
     JobSpec,
+    Overlap,
     ResumeMode,
+    Retry,
     RunState,
     ShellTask,
     errors,
@@ -167,3 +172,102 @@ def test_a_watch_goes_on_at_another_replica() -> None:
         assert states == [RunState.WAITING, RunState.SUCCEEDED]
 
     story(scenario, coordinators=TWO, lasts_s=3.0)
+
+
+MINUTES = JobSpec(task=ShellTask("true"), schedules=(Every(timedelta(minutes=1)),))
+
+
+@pytest.mark.slow
+def test_the_past_and_the_future_of_a_job_can_be_read() -> None:
+    async def scenario(world: World) -> None:
+        async with client_of(world) as client:
+            job = await client.jobs.create("a", MINUTES)
+            await asyncio.sleep(150.0)
+            later = replace(MINUTES, schedules=(Every(timedelta(minutes=5)),))
+            await client.jobs.update("a", later)
+            entries = [each async for each in client.jobs.decisions("a")]
+            end = job.next_time + timedelta(minutes=9)
+            ahead = [each async for each in client.jobs.decisions("a", end=end, descending=True)]
+            versions = [each async for each in client.jobs.versions("a")]
+            known = await client.jobs.preview("a", count=2)
+            would = await client.jobs.preview(MINUTES, after=job.next_time, count=2)
+            load = await client.jobs.load(interval=timedelta(hours=1))
+        assert [each.decision for each in entries] == [Decision.FIRED] * 2
+        assert [each.run.state for each in entries] == [RunState.SUCCEEDED] * 2
+        assert ahead[0].decision is Decision.FORECAST
+        assert [each.version for each in versions] == [2, 1]
+        assert versions[1].spec.schedules == MINUTES.schedules
+        assert versions[1].until_time == versions[0].after_time
+        first, second = (each.nominal_time for each in known.times)
+        assert second - first == timedelta(minutes=5)
+        assert [each.nominal_time - job.next_time for each in would.times] == [
+            timedelta(minutes=1),
+            timedelta(minutes=2),
+        ]
+        assert (load.jobs, load.total, load.truncated) == (1, 288, False)
+
+    story(scenario)
+
+
+@pytest.mark.slow
+def test_a_range_of_the_past_is_run_again() -> None:
+    async def scenario(world: World) -> None:
+        async with client_of(world) as client:
+            job = await client.jobs.create("a", replace(MINUTES, overlap=Overlap.ALLOW_ALL))
+            first = job.next_time
+            await asyncio.sleep(190.0)
+            last = first + timedelta(minutes=2)
+            plan = await client.jobs.plan_backfill("a", first, last)
+            done = await client.jobs.plan_backfill("a", first, last, skip_succeeded=True)
+            made = await client.jobs.backfill("a", first, last, request_id="once")
+            again = await client.jobs.backfill("a", first, last, request_id="once")
+            ended = await client.backfills.wait(made, timeout_s=60)
+            listed = [each.full_name async for each in client.backfills.list("a")]
+            with pytest.raises(errors.NotFound):
+                await client.backfills.get(f"a/{made.id[::-1]}")
+        assert plan.times == (first, first + timedelta(minutes=1), last)
+        assert done.times == ()
+        assert again.full_name == made.full_name == ended.full_name
+        assert (ended.state, ended.started, ended.total) == (BackfillState.DONE, 3, 3)
+        assert listed == [made.full_name]
+
+    story(scenario)
+
+
+def test_what_failed_is_run_again_by_hand_or_from_the_dead_letters() -> None:
+    async def scenario(world: World) -> None:
+        async with client_of(world) as client:
+            once = replace(SPEC, retry=Retry(max_attempts=1))
+            await client.jobs.create("a", once)
+            run = (await client.jobs.trigger("a")).run
+            await client.runs.wait(run, timeout_s=10)
+            letters = [each async for each in client.dead.list(job="a")]
+            world.queue.fails = ""
+            again = (await client.runs.retry(run)).run
+            assert (await client.runs.wait(again, timeout_s=10)).state is RunState.SUCCEEDED
+            would = await client.dead.requeue(job="a", dry_run=True)
+            (done,) = await client.dead.requeue(fingerprint=letters[0].fingerprint)
+            assert (await client.runs.wait(done.new_run, timeout_s=10)).retry_of == run.full_name
+            left = [each async for each in client.dead.list()]
+            purged = await client.dead.purge(all_namespaces=True)
+        assert [letter.run.error.message for letter in letters] == ["no space left"]
+        assert again.retry_of == run.full_name
+        assert [each.run for each in would] == [run.full_name]
+        assert (left, purged) == ([], 0)
+
+    story(scenario, fails="no space left")
+
+
+def test_queues_workers_and_the_store_can_be_looked_at() -> None:
+    async def scenario(world: World) -> None:
+        async with client_of(world) as client:
+            queues = await client.mesh.queues()
+            workers = await client.mesh.workers()
+            store = await client.mesh.store()
+        assert [(queue.name, queue.slots) for queue in queues] == [("default", 4)]
+        assert [(worker.name, worker.connected) for worker in workers] == [("anna", True)]
+        assert store.revision > 0
+        assert not store.full
+        assert any(lease.name == "coordinator/000" for lease in store.leases)
+
+    story(scenario)

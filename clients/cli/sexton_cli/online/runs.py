@@ -121,6 +121,9 @@ def run_data(run: Run) -> dict[str, Any]:
         },
         "error": _error_data(run.error),
         "result": run.result,
+        "progress": None
+        if run.progress is None
+        else {"fraction": run.progress.fraction, "message": run.progress.message},
         "traceparent": run.traceparent or None,
         "attempts": [_attempt_data(each) for each in run.attempts],
     }
@@ -188,6 +191,10 @@ def _describe(run: Run) -> None:
     ]
     if run.not_before_time is not None and not run.ended:
         lines.append(("not before", times.utc(run.not_before_time)))
+    if run.progress is not None:
+        part = run.progress.fraction
+        shown = [] if part is None else [f"{part:.0%}"]
+        lines.append(("progress", ", ".join([*shown, *filter(None, [run.progress.message])])))
     if run.retry_of:
         lines.append(("repeats", run.retry_of))
     if run.cancel_request is not None:

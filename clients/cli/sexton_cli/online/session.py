@@ -77,6 +77,11 @@ def explained(error: errors.SextonError, addresses: tuple[str, ...]) -> CliError
             f"the mesh at {where} broke off: {error}\n"
             f"of a change the outcome is not known; look, then try again"
         )
+    if isinstance(error, errors.NotLeader):
+        return kind(
+            f"the mesh at {where} has no leader at this moment: {error}\n"
+            f"another coordinator takes over within seconds; try again, and see `sexton members`"
+        )
     if isinstance(error, errors.Unavailable):
         _, never_sent, cause = str(error).rpartition(_NEVER_SENT)
         if not never_sent:
