@@ -27,6 +27,8 @@ PATIENCE_S: Final = 30.0
 """Nothing that is waited for takes longer on any machine; what does is a failure."""
 WITNESS: Final = Path(__file__).with_name("witness.sh")
 _PORTS: Final = 20
+_CONSOLE: Final = 80
+"""Where a console is, where there is one."""
 
 T = TypeVar("T")
 
@@ -250,6 +252,6 @@ def _serves(address: str, service: str) -> bool:
 def free_base() -> int:
     """Gives a base with free ports, outside the range that the system gives to clients."""
     for base in random.sample(range(20_000, 32_000, _PORTS), 200):
-        if not taken(range(base, base + _PORTS)):
+        if not taken([*range(base, base + _PORTS), base + _CONSOLE]):
             return base
     raise AssertionError("no free ports")

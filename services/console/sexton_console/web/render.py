@@ -60,6 +60,7 @@ def environment() -> Environment:
         loader=PackageLoader("sexton_console", "web/templates"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_plain,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -78,7 +79,7 @@ def environment() -> Environment:
         min=min,
         max=max,
     )
-    made.filters.update(number=number, bytes=byte_count, output=output_text, pretty=pretty_json)
+    made.filters.update(number=number, bytes=byte_count, pretty=pretty_json)
     return made
 
 
@@ -121,6 +122,8 @@ def byte_count(value: float) -> str:
 
 def output_text(text: str) -> str:
     """Gives what a task wrote, as text: colours and cursor movements go, other controls show."""
+    if text.isprintable():
+        return text
     plain = _ESCAPE_SEQUENCE.sub("", text).replace("\r\n", "\n")
     return "".join(_visible(c) for c in plain)
 
@@ -131,6 +134,11 @@ def pretty_json(text: str) -> str:
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     except (ValueError, RecursionError):
         return text
+
+
+def _plain(value: object) -> object:
+    """Makes harmless whatever a template shows: anything may come from a task, or from a user."""
+    return output_text(value) if type(value) is str else value
 
 
 def _visible(character: str) -> str:

@@ -7,29 +7,43 @@ import { listen } from "./keys.js";
 const main = document.getElementById("main");
 const alive = document.querySelector("[data-alive]");
 
-function follow() {
-  const at = main.dataset.live;
-  if (!at) return;
-  const stream = new EventSource("/live?at=" + encodeURIComponent(at));
-  const show = (word, on) => {
-    alive.className = "alive " + (on ? "on" : "off");
-    alive.lastElementChild.textContent = word;
-  };
-  stream.addEventListener("open", () => show("live", true));
-  stream.addEventListener("error", () => show("not connected", false));
-  stream.addEventListener("main", (event) => {
-    const fresh = new DOMParser().parseFromString(event.data, "text/html").body;
-    const log = main.querySelector(".log");
-    const atEnd = log && log.scrollTop + log.clientHeight > log.scrollHeight - 40;
-    morph(main, fresh);
-    dress(main);
-    if (atEnd) main.querySelector(".log").scrollTop = 1e9;
-  });
-  // A page that nobody sees costs the mesh nothing.
-  document.addEventListener("visibilitychange", () => {
-    if (document.hidden) { stream.close(); show("asleep", false); } else if (stream.readyState === 2) follow();
-  }, { once: true });
+const AGAIN_MS = 2000;
+let stream = null;
+
+function show(word, on) {
+  alive.className = "alive " + (on ? "on" : "off");
+  alive.lastElementChild.textContent = word;
 }
+
+function take(event) {
+  const fresh = new DOMParser().parseFromString(event.data, "text/html").body;
+  const log = main.querySelector(".log");
+  const atEnd = log && log.scrollTop + log.clientHeight > log.scrollHeight - 40;
+  morph(main, fresh);
+  dress(main);
+  if (atEnd) main.querySelector(".log").scrollTop = 1e9;
+}
+
+function follow() {
+  if (!main.dataset.live || stream || document.hidden) return;
+  stream = new EventSource("/live?at=" + encodeURIComponent(main.dataset.live));
+  stream.addEventListener("open", () => show("live", true));
+  stream.addEventListener("main", take);
+  stream.addEventListener("error", () => {
+    show("not connected", false);
+    stream.close();
+    stream = null;
+    setTimeout(follow, AGAIN_MS);
+  });
+}
+
+// A page that nobody sees costs the mesh nothing.
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden && stream) {
+    stream.close();
+    stream = null;
+  } else follow();
+});
 
 document.addEventListener("click", async (event) => {
   const copy = event.target.closest("[data-copy]");
