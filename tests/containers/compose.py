@@ -62,12 +62,12 @@ class Compose:
             "docker-compose" if shutil.which("docker-compose") else "docker compose"
         )
         named = [word for file in (ROOT / "docker-compose.yml", *files) for word in ("-f", file)]
-        self._command = [*program.split(), "-p", project, *map(str, named)]
-        self._environment = {"SEXTON_IMAGE": IMAGE, **environment}
+        self.command = [*program.split(), "-p", project, *map(str, named)]
+        self.environment = {"SEXTON_IMAGE": IMAGE, **environment}
 
     def __call__(self, *arguments: str, check: bool = True, stdin: str | None = None) -> str:
         """Runs a command; gives what it prints, without what it says to standard error."""
-        return _run([*self._command, *arguments], self._environment, check=check, stdin=stdin)
+        return _run([*self.command, *arguments], self.environment, check=check, stdin=stdin)
 
     def containers(self) -> dict[str, Container]:
         """Gives the containers of services, by name; those of single commands are left out."""

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 from containers.compose import IMAGE, Compose, docker
 
-from sexton import Client, Every, JobSpec, ShellTask
+from sexton import Client, Every, JobSpec, Role, RunState, ShellTask
 from sexton.errors import SextonError
 
 API_PORTS: Final = range(17_420, 17_430)
@@ -58,23 +58,29 @@ class Mesh:
         self.compose("up", "--detach", "--no-build", *arguments)
 
     def wait_until_whole(self, names: Sequence[str] = WHOLE) -> None:
-        """Waits until just these run, and the API lists them."""
+        """Waits until as many of each service run, and the API lists them."""
+        wanted = sorted(name.partition("-")[0] for name in names)
 
         def running() -> list[str]:
-            containers = self.compose.containers().values()
-            return [each.name for each in containers if each.running]
+            return sorted(
+                each.service for each in self.compose.containers().values() if each.running
+            )
 
-        wait_for(lambda: running() == sorted(names), f"these run: {', '.join(names)}")
-        wait_for(lambda: self._connected(names), "the API lists every member")
+        wait_for(lambda: running() == wanted, f"these run: {', '.join(wanted)}")
+        wait_for(lambda: self._connected(wanted), "the API lists every member")
 
-    def _connected(self, names: Sequence[str]) -> bool:
+    def _connected(self, wanted: Sequence[str]) -> bool:
         try:
             with self.client() as client:
                 found = [member.role.value for member in client.members().members]
         except SextonError:
             return False
-        roles = [name.partition("-")[0] for name in names]
-        return sorted([*found, "console"]) == sorted(roles)
+        return sorted([*found, "console"]) == wanted
+
+    def incarnation(self) -> str:
+        """Gives the id of the store's incarnation."""
+        with self.client() as client:
+            return next(each.id for each in client.members().members if each.role is Role.STORE)
 
     def inspect(self, name: str, form: str) -> str:
         """Gives what Docker knows of a container, in a form of its templates."""
@@ -83,6 +89,18 @@ class Mesh:
     def run_in(self, name: str, *command: str, check: bool = True) -> str:
         """Runs a command in a container."""
         return docker("exec", self.compose.containers()[name].id, *command, check=check)
+
+
+def succeeded(mesh: Mesh, job: str) -> int:
+    """Gives how many runs of a job have succeeded."""
+    with mesh.client() as client:
+        return sum(1 for run in client.runs.list(job, states=[RunState.SUCCEEDED]))
+
+
+def fires_again(mesh: Mesh, job: str) -> None:
+    """Waits for two more runs of a job than it has now."""
+    before = succeeded(mesh, job)
+    wait_for(lambda: succeeded(mesh, job) >= before + 2, f"{job} goes on")
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from http.client import HTTPConnection
 
 import pytest
 from containers.compose import docker, logs
-from containers.conftest import CONSOLE_PORT, WHOLE, Mesh, wait_for
+from containers.conftest import CONSOLE_PORT, WHOLE, Mesh, fires_again, succeeded, wait_for
 
 from sexton import JobSpec, Retry, RunState, ShellTask
 
@@ -23,17 +23,6 @@ jobs:
     task: {shell: "echo $SEXTON_RUN_ID"}
 """
 SECRETS = ("client", "mesh", "reader", "worker")
-
-
-def succeeded(mesh: Mesh, job: str) -> int:
-    with mesh.client() as client:
-        return sum(1 for run in client.runs.list(job, states=[RunState.SUCCEEDED]))
-
-
-def fires_again(mesh: Mesh, job: str) -> None:
-    """Waits for two more runs of a job than it has now."""
-    before = succeeded(mesh, job)
-    wait_for(lambda: succeeded(mesh, job) >= before + 2, f"{job} goes on")
 
 
 def test_docker_finds_every_container_healthy(mesh: Mesh) -> None:
