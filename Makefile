@@ -18,7 +18,7 @@ BUILD_NETWORK ?= default
 # What needs no more than this checkout.
 HERE := not system and not browser and not containers and not faults
 
-.PHONY: help setup demo image test test-system test-containers test-faults soak lint format mutants generate clean
+.PHONY: help setup demo image test test-system test-browser test-containers test-faults soak lint format mutants generate clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ test: $(READY) ## run the tests (no root, no system packages; under 5 minutes)
 
 test-system: $(READY) ## run the tests that need root, strace and a tmpfs (see .ci/run)
 	@$(BIN)/python -m pytest -m system
+
+test-browser: $(READY) ## try the console in a headless Chromium (apt-get install chromium)
+	@$(BIN)/python -m pytest -m browser tests/browser
 
 image: ## build the container image (BASE_IMAGE=..., BUILD_NETWORK=host)
 	@docker build --quiet --network=$(BUILD_NETWORK) --build-arg BASE_IMAGE=$(BASE_IMAGE) --tag $(IMAGE) .

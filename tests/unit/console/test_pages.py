@@ -17,7 +17,7 @@ from sexton.v1 import scheduler_pb2 as api
 from sexton_console.mesh.numbers import Seen
 from sexton_console.traces.model import LogLine, Span
 from sexton_console.web.pages import jobs
-from sexton_console.web.render import output_text
+from sexton_console.web.render import environment, output_text
 from sexton_runtime import otlp
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
@@ -269,3 +269,10 @@ def test_a_page_is_sent_again_when_it_has_changed() -> None:
 )
 def test_output_is_shown_as_text_without_what_steers_terminals(written: str, shown: str) -> None:
     assert output_text(written) == shown
+
+
+def test_numbers_are_grouped_and_what_else_is_shown_is_plain() -> None:
+    template = environment().from_string("{{ 1234567|number }} {{ 0.25|number }} {{ said }}")
+    assert template.render(said="<a>\x1b[1mb\x1b[0m\x07") == (
+        "1&#8239;234&#8239;567 0.2 &lt;a&gt;b\u2407"
+    )

@@ -104,11 +104,11 @@ def mark(state: str, *, alone: bool = False) -> Markup:
     return Markup('<span class="state s-{}">{}{}</span>').format(shape, svg, word)
 
 
-def number(value: float) -> str:
+def number(value: float) -> Markup:
     """Gives a number with groups of three, whole where it is large."""
     if isinstance(value, int) or value >= 100 or value == int(value):
-        return f"{round(value):,}".replace(",", "\u202f")
-    return f"{value:.1f}"
+        return Markup(f"{round(value):,}".replace(",", "&#8239;"))
+    return Markup(f"{value:.1f}")
 
 
 def byte_count(value: float) -> str:

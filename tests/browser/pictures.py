@@ -1,0 +1,102 @@
+"""Makes the pictures of docs/images: `.venv/bin/python -m browser.pictures` in the folder `tests`.
+
+Runs a shop for two minutes, kills a worker in the middle of a run, and takes each view in both
+themes.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import tempfile
+import time
+from pathlib import Path
+
+from browser.conftest import FLAGS, Shop
+from integration.mesh.mesh_process import MeshProcess, wait_for
+from playwright.sync_api import Page, sync_playwright
+
+HERE = Path(__file__).parent
+IMAGES = HERE.parents[1] / "docs" / "images"
+RUNS_FOR_S = 120
+MOST_BYTES = 120_000
+VIEWS = {
+    "now": "/", "agenda": "/agenda", "jobs": "/jobs", "job": "/jobs/default/sync-stock",
+    "run": "", "queues": "/queues", "dead-letters": "/dead-letters", "why": "",
+    "control-plane": "/mesh",
+}  # fmt: skip
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="sexton-pictures-") as folder:
+        flags = ("--console", "--workers", "3", "--drain", "1", "--app", "shop",
+                 "--apply", str(HERE / "shop.yaml"))  # fmt: skip
+        mesh = MeshProcess(Path(folder), *flags, environment={"PYTHONPATH": str(HERE)})
+        try:
+            take(Shop(mesh.start()))
+        finally:
+            mesh.stop()
+
+
+def take(shop: Shop) -> None:
+    """Takes every picture."""
+    time.sleep(RUNS_FOR_S)
+    lost = lose_a_worker(shop)
+    addresses = VIEWS | {"run": lost, "why": skipped(shop)}
+    found = shutil.which("chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=list(FLAGS))
+        for theme in ("light", "dark"):
+            size = {"width": 1200, "height": 800}
+            page = browser.new_context(color_scheme=theme, viewport=size).new_page()  # type: ignore[arg-type]
+            page.goto(f"{shop.url}/login")
+            page.fill("#secret", shop.secret)
+            page.press("#secret", "Enter")
+            for name, address in addresses.items():
+                page.goto(shop.url + address)
+                picture(page, IMAGES / f"{name}-{theme}.png")
+        browser.close()
+
+
+def lose_a_worker(shop: Shop) -> str:
+    """Kills the worker of a run under way; gives the run's address once another has ended it."""
+    with shop.mesh.client() as client:
+
+        def held() -> tuple[str, str] | None:
+            for run in client.runs.list("slow-import"):
+                if not run.ended and run.attempts and run.attempts[-1].worker:
+                    return run.full_name, run.attempts[-1].worker
+            return None
+
+        name, worker = wait_for(held, "an import runs")
+        time.sleep(6)
+        shop.mesh.send(shop.mesh.process(worker), signal.SIGKILL)
+        client.runs.wait(name, timeout_s=90)
+    time.sleep(2)
+    return f"/runs/{name}"
+
+
+def skipped(shop: Shop) -> str:
+    """Gives the address of why a time of the import was skipped."""
+    with shop.mesh.client() as client:
+        for run in client.runs.list("slow-import"):
+            if run.nominal_time is not None and run.ended:
+                at = int(run.nominal_time.timestamp()) + 8
+                text = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+                return f"/why?job=slow-import&at={text}"
+    return "/why?job=slow-import"
+
+
+def picture(page: Page, path: Path) -> None:
+    """Takes one, once the page is live."""
+    page.wait_for_timeout(2_500)
+    path.parent.mkdir(exist_ok=True)
+    page.screenshot(path=path)
+    size = path.stat().st_size
+    assert size < MOST_BYTES, f"{path.name} has {size} bytes"
+    print(re.sub(r".*/", "", str(path)), size)
+
+
+if __name__ == "__main__":
+    main()
