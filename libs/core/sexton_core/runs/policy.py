@@ -6,7 +6,7 @@ from typing import Final
 from sexton_core.checks import check_duration, check_range
 from sexton_core.errors import PolicyError
 from sexton_core.ids import check_name
-from sexton_core.instants import DAY, HOUR, SECOND, Duration
+from sexton_core.instants import DAY, HOUR, SECOND, Duration, format_duration
 from sexton_core.runs.retry import Retry
 from sexton_core.words import Delivery
 
@@ -60,6 +60,18 @@ class RunPolicy:
             raise PolicyError(
                 "retry.max_attempts", retry.max_attempts, "1, because delivery is at_most_once"
             )
+
+    def warnings(self) -> tuple[str, ...]:
+        """Returns what is allowed and probably not meant."""
+        if self.deadline_ns is not None and self.deadline_ns < self.timeout_ns:
+            deadline, timeout = format_duration(self.deadline_ns), format_duration(self.timeout_ns)
+            return (
+                (
+                    f"deadline: the whole run ends after {deadline}, so no attempt can take the "
+                    f"{timeout} of its timeout"
+                ),
+            )
+        return ()
 
     @property
     def retries(self) -> Retry:

@@ -30,7 +30,7 @@ def warnings(definition: Definition, now: Instant) -> list[str]:
     found = []
     if isinstance(definition.schedule, JobSchedule):
         found += [warning.message for warning in warnings_of(definition.schedule, now)]
-    return [*found, *definition.catch_up.warnings()]
+    return [*found, *definition.catch_up.warnings(), *definition.run.warnings()]
 
 
 def job_message(

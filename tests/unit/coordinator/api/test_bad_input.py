@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
+from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 from unit.coordinator.api.world import JOB, MINUTES, NS, World, shell, story
 
@@ -62,11 +64,14 @@ BY_JOB: list[Call] = [
     ("ResumeJob", lambda n: api.ResumeJobRequest(name=n)),
     ("TriggerJob", lambda n: api.TriggerJobRequest(name=n, request_id="r")),
     ("ExplainJob", lambda n: api.ExplainJobRequest(name=n, time=Timestamp(seconds=1))),
+    ("ListDecisions", lambda n: api.ListDecisionsRequest(name=n)),
+    ("ListJobVersions", lambda n: api.ListJobVersionsRequest(name=n)),
 ]
 BY_RUN: list[Call] = [
     ("GetRun", lambda n: api.GetRunRequest(name=n)),
     ("CancelRun", lambda n: api.CancelRunRequest(name=n)),
     ("TerminateRun", lambda n: api.TerminateRunRequest(name=n)),
+    ("RetryRun", lambda n: api.RetryRunRequest(name=n, request_id="r")),
 ]
 
 
@@ -409,5 +414,61 @@ def test_times_in_a_refusal_can_be_read() -> None:
             await world.runs_api.ListRuns(
                 api.ListRunsRequest(parent=NS, after_time=same, before_time=same)
             )
+
+    story(scenario)
+
+
+SERVICES = {
+    "JobService": "jobs_api",
+    "RunService": "runs_api",
+    "MeshService": "mesh_api",
+    "BackfillService": "fill_api",
+    "DeadLetterService": "dead_api",
+}
+
+
+TAKEN = {"ListMembers", "ListQueues", "GetStoreStatus", "ApplyJobs"}
+"""Calls without texts of their own; a file of no jobs may have any source."""
+
+
+def _texts(message: Message, text: str) -> None:
+    """Fills every text of a request, also inside of what it holds."""
+    for field in message.DESCRIPTOR.fields:
+        value = [text] if field.is_repeated else text
+        inner = field.message_type
+        if field.type == field.TYPE_STRING:
+            message.MergeFrom(type(message)(**{field.name: value}))
+        elif inner and not field.is_repeated and not inner.full_name.startswith("google."):
+            _texts(getattr(message, field.name), text)
+
+
+async def _refusal(call: Any, request: Message) -> errors.SextonError | None:
+    try:
+        await call(request)
+    except errors.SextonError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_no_call_is_broken_by_an_empty_request_or_by_strange_texts(service: str) -> None:
+    methods = descriptor_pool.Default().FindServiceByName(f"sexton.v1.{service}").methods
+
+    async def scenario(world: World) -> None:
+        before = await world.revision()
+        for method in methods:
+            call = getattr(getattr(world, SERVICES[service]), method.name)
+            if method.server_streaming:
+                continue
+            for text in ("", "x" * 256, "a\0b", "\x1b[31m", "caf\u00e9", "\U0001f600/../x"):
+                request = message_factory.GetMessageClass(method.input_type)()
+                _texts(request, text)
+                error = await _refusal(call, request)
+                if error is None:
+                    assert text == "" or method.name in TAKEN, f"{method.name} took {text!r}"
+                else:
+                    assert isinstance(error, errors.InvalidArgument | errors.NotFound), method.name
+                    assert len(error.message) < 1_000
+        assert await world.revision() == before
 
     story(scenario)
