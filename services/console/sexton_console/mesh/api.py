@@ -16,6 +16,7 @@ from sexton._calls import Calls
 from sexton._settings import Settings
 from sexton._values import timestamp
 from sexton._wire import AioWire, Call, Wire
+from sexton.tls import TlsFiles
 from sexton.v1 import backfill_pb2, backfill_pb2_grpc, dead_letter_pb2, job_pb2, run_pb2
 from sexton.v1 import dead_letter_pb2_grpc as dead_grpc
 from sexton.v1 import scheduler_pb2 as api
@@ -53,7 +54,8 @@ class MeshApi:
 
     def __init__(self, settings: Settings, wire: Wire | None = None) -> None:
         self.settings: Final = settings
-        self._calls = Calls(settings, wire or AioWire())
+        files = TlsFiles(settings.tls) if settings.tls is not None else None
+        self._calls = Calls(settings, wire or AioWire(tls=files))
 
     async def close(self) -> None:
         """Closes all connections. Idempotent."""
