@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 import trustme
 from integration.worker.conftest import Pair
+from integration.worker.owner import Owner, serving
+from integration.worker.worker_process import working
 
 from sexton.v1 import job_pb2, run_pb2
 from sexton.v1 import worker_pb2 as pb
@@ -291,3 +295,33 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused() -> None:
 async def test_no_proxy_of_the_environment_is_used(pair: Pair) -> None:
     """The worker was started with HTTP_PROXY set to where nothing listens."""
     assert (await told(pair, reply("200 OK"))).state == SUCCEEDED
+
+
+async def test_a_stopped_worker_never_wakes_up_with_a_call_of_a_session_that_has_ended(
+    tmp_path: Path,
+) -> None:
+    owner = Owner(session_ms=1_500, heartbeat_ms=100)
+    async with (
+        site() as served,
+        serving(owner) as address,
+        working(tmp_path, address) as worker,
+    ):
+        served.silent = True
+        await owner.connected()
+        owner.http(served.url())
+        await served.asked.wait()
+        worker.signal(signal.SIGSTOP)
+        assert await worker.end() == -signal.SIGKILL
+        await served.closed.wait()
+
+
+async def test_a_lost_session_closes_its_calls(tmp_path: Path) -> None:
+    owner = Owner(session_ms=1_500, heartbeat_ms=100)
+    async with site() as served, serving(owner) as address, working(tmp_path, address):
+        served.silent = True
+        await owner.connected()
+        owner.http(served.url())
+        await served.asked.wait()
+        owner.answers_heartbeats, owner.leader = False, ""
+        await served.closed.wait()
+        assert owner.completions == []

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import dataclasses
+import re
+from pathlib import Path
 
 import pytest
 
-from sexton.task import TaskRegistry
-from sexton_runtime.config import ConfigError, Sources
+from sexton.task import TaskRegistry, registry
+from sexton_runtime.config import ConfigError, Sources, add_flags, parse_flags
 from sexton_worker.__main__ import main
 from sexton_worker.config import WorkerConfig
 from sexton_worker.contract import Ended, HttpWork, Order, Ref
@@ -87,3 +91,29 @@ async def test_an_executor_that_could_not_start_removes_nothing_where_it_stands(
         await executor.start(None)
     await executor.stop()
     assert (tmp_path / "precious").exists()
+
+
+PAGE = (Path(__file__).parents[3] / "docs" / "workers.md").read_text()
+
+
+def test_the_page_names_every_flag() -> None:
+    named = set(re.findall(r"^\| `--([a-z-]+)`", PAGE, re.MULTILINE))
+    flags = {field.name.replace("_", "-") for field in dataclasses.fields(WorkerConfig)}
+    assert named == flags
+
+
+def test_the_python_task_of_the_page_can_be_registered() -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    names: dict[str, object] = {"__name__": "example"}
+    exec(compile(block, "docs/workers.md", "exec"), names)
+    task = registry.get("remind")
+    assert task is not None
+    assert task.context_parameter == "context"
+
+
+def test_the_command_of_the_page_can_be_understood() -> None:
+    (command,) = re.findall(r"^sexton worker (.*)$", PAGE, re.MULTILINE)
+    parser = argparse.ArgumentParser()
+    add_flags(parser, WorkerConfig, "worker", own=True)
+    config = parse_flags(parser, command.split()).load(WorkerConfig, "worker")
+    assert (config.app, config.allow, config.slots) == (("myjobs",), ("shell",), 100)
