@@ -196,7 +196,7 @@ def lead(*tenures: tuple[float, float | None], stop: float | None = None) -> Ver
             story.at(end).commit(Delete(LEADS))
     if stop is not None:
         told.fault(stop, "stop", "coordinator-1")
-    rules = TakeoverRules(told.faults, told.verdict, since_ns=20 * S, until_ns=40 * S)
+    rules = TakeoverRules(told.faults, told.verdict, TIMES, since_ns=20 * S, until_ns=40 * S)
     for entry in story.recorder.history().commits:
         rules.take(entry)
     rules.finish()

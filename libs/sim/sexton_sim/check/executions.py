@@ -37,6 +37,8 @@ class Times:
 
     session_ns: int = SESSION_NS
     grace_ns: int = GRACE_NS
+    slack_ns: int = 250_000_000
+    """What a busy machine may add to each bound."""
     kills_noted: bool = True
     """Whether the end of what is killed is noted too. Simulated tasks do that; real ones can't, so
     that a missing end says only that there was one, at a time that nobody knows."""

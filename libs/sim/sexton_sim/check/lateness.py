@@ -12,6 +12,7 @@ from array import array
 from sexton.v1 import run_pb2
 from sexton_records import keys
 from sexton_sim.check.describe import instant
+from sexton_sim.check.executions import Times
 from sexton_sim.check.faults import Faults
 from sexton_sim.check.records import Changed, MeshCommit
 from sexton_sim.check.settling import Attempt, Run
@@ -37,7 +38,10 @@ _UNTOLD = "no line tells what was done"
 class LatenessRules:
     """Measures every start. Between two times on the recorder's clock, it is judged."""
 
-    def __init__(self, faults: Faults, verdict: Verdict, *, since_ns: int, until_ns: int) -> None:
+    def __init__(
+        self, faults: Faults, verdict: Verdict, times: Times, *, since_ns: int, until_ns: int
+    ) -> None:
+        self._bound_ns = BOUND_NS + times.slack_ns
         self._faults = faults
         self._verdict = verdict
         self._since_ns = since_ns
@@ -100,7 +104,7 @@ class LatenessRules:
             )
         for due, start in zip(sorted(self._dues), sorted(self._starts), strict=True):
             self._verdict.checked["L1"] += 1
-            if start - due > BOUND_NS:
+            if start - due > self._bound_ns:
                 self._verdict.violate(
                     "L1",
                     f"what was due at {instant(due)} started {(start - due) / 1e9:.3f} s late, at "
@@ -132,7 +136,7 @@ class LatenessRules:
             return
         self._verdict.checked["L1"] += 1
         late_ns = commit.mesh_ns - max(before.timer_ns, possible_ns)
-        if late_ns > BOUND_NS:
+        if late_ns > self._bound_ns:
             self._verdict.violate(
                 "L1",
                 f"a timer of {before.namespace}/{before.job} for {instant(before.timer_ns)} stood "

@@ -20,7 +20,6 @@ from sexton_sim.check.verdict import Verdict
 from sexton_sim.history import Note
 
 _SECOND_NS: Final = 1_000_000_000
-_SLACK_NS: Final = 250_000_000
 _TAKEOVER_NS: Final = 3_000_000_000
 """A lease, and a standby's next question."""
 _WAITS_NS: Final = 7_000_000_000
@@ -129,7 +128,7 @@ class LossRules:
         self._verdict.checked["L4"] += 1
         self._lost[run.key] = killed
         took_ns = end_ns - killed.at_ns
-        if took_ns > bound_ns + _SLACK_NS:
+        if took_ns > bound_ns + self._times.slack_ns:
             self._verdict.violate(
                 "L4",
                 f"attempt {attempt.number} of run {run.name} was given up {took_ns / 1e9:.3f} s "

@@ -57,16 +57,20 @@ class MeshRules:
         works = (0, 0) if quiet is None else (quiet[0] + MIN_QUIET_NS, quiet[1])
         self._works = works
         since_ns, until_ns = works
-        self._executions = ExecutionRules(history, self.faults, verdict, times)
+        self._times = times or Times()
+        self._executions = ExecutionRules(history, self.faults, verdict, self._times)
         self._executions.whole = whole
         self._requests = RequestRules(history, self.faults, verdict)
         self._requests.whole = whole
-        self._lateness = LatenessRules(self.faults, verdict, since_ns=since_ns, until_ns=until_ns)
-        self._takeovers = TakeoverRules(self.faults, verdict, since_ns=since_ns, until_ns=until_ns)
+        self._lateness = LatenessRules(
+            self.faults, verdict, self._times, since_ns=since_ns, until_ns=until_ns
+        )
+        self._takeovers = TakeoverRules(
+            self.faults, verdict, self._times, since_ns=since_ns, until_ns=until_ns
+        )
         self._healing = HealingRules(
             history, self.faults, verdict, since_ns=since_ns, until_ns=until_ns
         )
-        self._times = times or Times()
         self._begin(verdict, late=False)
 
     def take(self, entry: Durable) -> None:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from sexton_runtime.kv.types import lease_key
 from sexton_sim.check.describe import describe_note, moment
+from sexton_sim.check.executions import Times
 from sexton_sim.check.faults import NEVER_NS, Faults
 from sexton_sim.check.verdict import Verdict
 from sexton_sim.history import Durable, Note, text
@@ -15,7 +16,6 @@ from sexton_store.cluster import decode_lease
 _ROLES: Final = {"coordinator": lease_key("coordinator/"), "queue": lease_key("queue/")}
 _RETRY_NS: Final = 1_000_000_000
 """Within so long a standby asks for a lease that is free; and a successor acts after SIGTERM."""
-_SLACK_NS: Final = 250_000_000
 _CALM_NS: Final = 6_000_000_000
 """Nothing else may be done for so long around a stop, so that it alone explains what follows."""
 _OWN: Final = frozenset({"inject", "exit", "start", "stop", "backup"})
@@ -44,7 +44,10 @@ class _Lease:
 class TakeoverRules:
     """Follows the leases of leaders and owners. Between two times everything works."""
 
-    def __init__(self, faults: Faults, verdict: Verdict, *, since_ns: int, until_ns: int) -> None:
+    def __init__(
+        self, faults: Faults, verdict: Verdict, times: Times, *, since_ns: int, until_ns: int
+    ) -> None:
+        self._slack_ns = times.slack_ns
         self._faults = faults
         self._verdict = verdict
         self._since_ns = since_ns
@@ -96,7 +99,7 @@ class TakeoverRules:
         held = [it for it in lease.tenures if it.begun_ns < until_ns and it.ended_ns > since_ns]
         led_ns = sum(min(it.ended_ns, until_ns) - max(it.begun_ns, since_ns) for it in held)
         shown = [*map(str, lease.tenures[-4:])]
-        if until_ns - since_ns - led_ns > _RETRY_NS:
+        if until_ns - since_ns - led_ns > _RETRY_NS + self._slack_ns:
             self._verdict.violate(
                 "L2",
                 f"nobody held {name} for {(until_ns - since_ns - led_ns) / 1e9:.3f} s between "
@@ -127,7 +130,7 @@ class TakeoverRules:
                     continue
                 self._verdict.checked["L7"] += 1
                 took_ns = after.begun_ns - at_ns
-                if took_ns > _RETRY_NS + _SLACK_NS:
+                if took_ns > _RETRY_NS + self._slack_ns:
                     self._verdict.violate(
                         "L7",
                         f"{note.target} was told to stop, and {name} had its next holder "
