@@ -271,3 +271,45 @@ def test_queues_workers_and_the_store_can_be_looked_at() -> None:
         assert any(lease.name == "coordinator/000" for lease in store.leases)
 
     story(scenario)
+
+
+def test_what_a_source_holds_no_more_is_pruned_and_nothing_else(monkeypatch) -> None:
+    monkeypatch.setattr("sexton._jobs_api._PART", 2)
+
+    async def scenario(world: World) -> None:
+        async with client_of(world) as client:
+            specs = {f"job-{number}": SPEC for number in range(5)}
+            await client.jobs.apply(specs, source="office.yaml")
+            await client.jobs.apply({"elsewhere": SPEC}, source="other.yaml")
+            await client.jobs.create("by-hand", SPEC)
+            fewer = {f"job-{number}": SPEC for number in range(4)}
+            would = await client.jobs.apply(fewer, source="office.yaml", prune=True, dry_run=True)
+            told: list[tuple[int, int]] = []
+            done = await client.jobs.apply(
+                fewer, source="office.yaml", prune=True, on_progress=lambda *how: told.append(how)
+            )
+            names = [job.name async for job in client.jobs.list()]
+            with pytest.raises(errors.InvalidArgument, match="source"):
+                await client.jobs.apply(fewer, prune=True)
+        assert [(each.job.name, each.change) for each in would[4:]] == [("job-4", Change.PRUNED)]
+        assert [each.change for each in done] == [*[Change.NONE] * 4, Change.PRUNED]
+        assert told == [(2, 4), (4, 4)]
+        assert names == ["by-hand", "elsewhere", "job-0", "job-1", "job-2", "job-3"]
+
+    story(scenario)
+
+
+def test_a_dry_run_tells_which_times_are_gained_and_lost() -> None:
+    async def scenario(world: World) -> None:
+        async with client_of(world) as client:
+            daily = replace(SPEC, schedules=(Every(timedelta(days=1)),))
+            job = await client.jobs.create("a", daily)
+            twice = replace(SPEC, schedules=(Every(timedelta(hours=12)),))
+            (more,) = await client.jobs.apply({"a": twice}, dry_run=True)
+            (none,) = await client.jobs.apply({"a": SPEC}, dry_run=True)
+            assert (await client.jobs.get("a")).version == 1
+        assert (more.change, more.gained, more.lost) == (Change.UPDATED, 30, 0)
+        assert more.gained_times[0] == job.next_time - timedelta(hours=12)
+        assert (none.gained, none.lost, none.lost_times[0]) == (0, 30, job.next_time)
+
+    story(scenario)
