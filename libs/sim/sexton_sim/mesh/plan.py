@@ -121,6 +121,8 @@ class MeshPlan:
     workers: int = 3
     slots: int = 4
     users: int = 2
+    repairers: int = 0
+    """Who retry runs, work off dead letters and run ranges again."""
     jobs: int = 8
     """Names that jobs can have. Each user creates its share at first."""
     pause_s: float = 0.4
@@ -156,4 +158,5 @@ def plan_of(seed: int, *, duration_s: float = 15.0) -> MeshPlan:
         max_running=rng.choice(("", "", "side=1", "default=2,side=1")),
         faults=swarm(rng, MeshFaults),
         engine=EngineConfig(history=True, watch_window_events=rng.choice((50, 1_000, 100_000))),
+        repairers=rng.choice((0, 1)),
     )

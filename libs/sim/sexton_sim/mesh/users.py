@@ -16,9 +16,11 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.message import Message
 
 from sexton import errors
+from sexton.v1 import backfill_pb2, dead_letter_pb2, run_pb2
 from sexton.v1 import job_pb2 as pb
-from sexton.v1 import run_pb2
 from sexton.v1 import scheduler_pb2 as api
+from sexton.v1.backfill_pb2_grpc import BackfillServiceStub
+from sexton.v1.dead_letter_pb2_grpc import DeadLetterServiceStub
 from sexton.v1.scheduler_pb2_grpc import JobServiceStub, RunServiceStub
 from sexton_runtime.rpc.policy_channel import PolicyChannel
 from sexton_runtime.transport import Transport
@@ -32,6 +34,12 @@ _UNKNOWN = (
     errors.Cancelled,
     errors.Internal,
 )
+_STUBS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("CancelRun", "TerminateRun", "ListRuns", "RetryRun"), RunServiceStub),
+    **dict.fromkeys(("CreateBackfill", "CancelBackfill"), BackfillServiceStub),
+    **dict.fromkeys(("RequeueDeadLetters", "PurgeDeadLetters"), DeadLetterServiceStub),
+}
+"""Of the calls that are not the service of jobs'."""
 _TIMEOUT_S = 5.0
 _REPEATS = 4
 _LAST_WORDS_S = 120.0
@@ -61,8 +69,7 @@ class Api:
 
         """
         channel = self._random.choice(self._channels)
-        stub = RunServiceStub if method in {"CancelRun", "TerminateRun", "ListRuns"} else None
-        invoke = getattr((stub or JobServiceStub)(channel), method)
+        invoke = getattr(_STUBS.get(method, JobServiceStub)(channel), method)
         number = self._recorder.invoke(self._name, method, **_asked(request))
         try:
             answer = await invoke(request, timeout=_TIMEOUT_S)
@@ -260,7 +267,7 @@ def _asked(request: Any) -> dict[str, Any]:
 
 def _answered(answer: Any) -> dict[str, Any]:
     """Gives what of an answer the history keeps."""
-    if isinstance(answer, api.TriggerJobResponse):
+    if isinstance(answer, api.TriggerJobResponse | api.RetryRunResponse):
         return {"run": answer.run.name, "decision": answer.decision, "reason": answer.reason}
     if isinstance(answer, api.ListRunsResponse):
         return {"runs": [[run.name, run.job_uid, run.state] for run in answer.runs]}
@@ -270,6 +277,14 @@ def _answered(answer: Any) -> dict[str, Any]:
         return {"jobs": [[one.job.name, one.job.uid, one.change] for one in answer.jobs]}
     if isinstance(answer, api.DeleteJobResponse):
         return {}
+    if isinstance(answer, dead_letter_pb2.RequeueDeadLettersResponse):
+        return {"requeued": [[one.run, one.new_run, one.reason] for one in answer.requeued]}
+    if isinstance(answer, dead_letter_pb2.PurgeDeadLettersResponse):
+        return {"purged": answer.purged}
+    if isinstance(
+        answer, backfill_pb2.CreateBackfillResponse | backfill_pb2.CancelBackfillResponse
+    ):
+        return {"backfill": answer.backfill.name, "state": answer.backfill.state}
     if hasattr(answer, "job"):
         job = answer.job
         return {"name": job.name, "uid": job.uid, "version": job.version, "paused": job.paused}

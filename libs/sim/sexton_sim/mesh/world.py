@@ -35,6 +35,7 @@ from sexton_sim.mesh.executor import Fences, VirtualExecutor
 from sexton_sim.mesh.faults import DEEDS
 from sexton_sim.mesh.lease_calls import LeaseNotingTransport
 from sexton_sim.mesh.plan import QUEUES, MeshPlan, plan_of
+from sexton_sim.mesh.repairs import Repairer
 from sexton_sim.mesh.users import Api, User, say_last_words
 from sexton_sim.network import Event
 from sexton_sim.process import Process
@@ -210,6 +211,8 @@ class MeshWorld(Simulation):
             yield self._host(f"worker-{number}", partial(self._run_worker, number % plan.shards))
         for number in range(plan.users):
             yield self._host(f"user-{number}", partial(self._run_user, number))
+        for number in range(plan.repairers):
+            yield self._host(f"user-{plan.users + number}", self._run_repairer)
         if plan.backup_pause_s:
             yield self._host("backup", self._run_backup)
 
@@ -316,6 +319,19 @@ class MeshWorld(Simulation):
         while not self.stopping:
             await user.act()
             await asyncio.sleep(rng.expovariate(1 / self.plan.pause_s))
+
+    async def _run_repairer(self, process: Process) -> None:
+        rng = self._random_of(process)
+        repairer = Repairer(
+            self._api(process),
+            name=f"{process.name}.{process.incarnation}",
+            names=[f"job-{n}" for n in range(self.plan.jobs)],
+            now_s=lambda: process.clock.wall_ns() // 1_000_000_000,
+            rng=rng,
+        )
+        while not self.stopping:
+            await asyncio.sleep(rng.expovariate(1 / self.plan.pause_s))
+            await repairer.act()
 
     async def _run_backup(self, process: Process) -> None:
         rng = self._random_of(process)
