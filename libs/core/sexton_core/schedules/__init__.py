@@ -8,7 +8,7 @@ from sexton_core.schedules.build import (
     depends_on_job,
 )
 from sexton_core.schedules.calendars import check_calendar
-from sexton_core.schedules.difference import Difference, difference
+from sexton_core.schedules.difference import Difference, difference, differences
 from sexton_core.schedules.forecast import Forecast, Peak, forecast, herd_warnings
 from sexton_core.schedules.preview import Preview, PreviewRow, preview
 from sexton_core.schedules.spec import (
@@ -52,6 +52,7 @@ __all__ = [
     "check_calendar",
     "depends_on_job",
     "difference",
+    "differences",
     "forecast",
     "herd_warnings",
     "preview",

@@ -1,5 +1,6 @@
 """Which nominal times a change of schedules adds, and which it takes away."""
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from sexton_core.instants import MAX_INSTANT, Instant
@@ -10,6 +11,10 @@ MAX_COUNTED: Final = 10_000
 
 _STEPS_PER_TIME: Final = 5
 """Where two schedules agree for long, the search ends after so many steps for each time counted."""
+
+
+_TURN: Final = 500
+"""Steps of one turn: a few milliseconds."""
 
 
 class Difference(NamedTuple):
@@ -41,11 +46,25 @@ def difference(
         shown: how many of either kind are given, the first ones.
 
     """
+    *_, found = differences(before, after, a, b, limit=limit, shown=shown)
+    return found
+
+
+def differences(
+    before: Schedule | None,
+    after: Schedule | None,
+    a: Instant,
+    b: Instant,
+    *,
+    limit: int = MAX_COUNTED,
+    shown: int = 3,
+) -> Iterator[Difference]:
+    """Compares as `difference`, in short turns: gives what was found so far, at last the answer."""
     gained: list[Instant] = []
     lost: list[Instant] = []
     gained_count = lost_count = 0
     old, new = _next(before, a, b), _next(after, a, b)
-    for _ in range(limit * _STEPS_PER_TIME):
+    for step in range(1, limit * _STEPS_PER_TIME + 1):
         t = min(old, new)
         if t == _NEVER or max(gained_count, lost_count) >= limit:
             break
@@ -61,7 +80,9 @@ def difference(
             old = _next(before, t, b)
         if new == t:
             new = _next(after, t, b)
-    return Difference(gained_count, lost_count, tuple(gained), tuple(lost))
+        if step % _TURN == 0:
+            yield Difference(gained_count, lost_count, tuple(gained), tuple(lost))
+    yield Difference(gained_count, lost_count, tuple(gained), tuple(lost))
 
 
 _NEVER: Final = MAX_INSTANT + 1

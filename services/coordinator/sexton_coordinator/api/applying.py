@@ -212,16 +212,18 @@ class Applier:
                 await asyncio.sleep(0)
             if unreadable and records.JobRecord.FromString(kv.value).uid in unreadable:
                 await self._editor.changer.load(entry.name)  # raises, saying why
-            self._plan(entry, by_name.get(entry.name[:2]), work)
+            loaded = by_name.get(entry.name[:2])
+            definition = self._plan(entry, loaded, work)
+            if work.comparer is not None and definition is not None:
+                before = None if loaded is None else loaded.job.current
+                await work.comparer.compare(entry.applied, before, definition)
         await self._add_live_runs(batch)
 
-    def _plan(self, entry: _Entry, loaded: LoadedJob | None, work: _Work) -> None:
+    def _plan(self, entry: _Entry, loaded: LoadedJob | None, work: _Work) -> Definition | None:
+        """Computes what is to be written; gives the definition that is new."""
         entry.loaded, entry.txn = None, None
         if loaded is None:
-            definition = self._plan_new(entry, work)
-            if work.comparer is not None:
-                work.comparer.compare(entry.applied, None, definition)
-            return
+            return self._plan_new(entry, work)
         after, source = loaded, work.request.source
         change_made = _NONE
         if loaded.record.spec != entry.checked.spec:
@@ -241,11 +243,10 @@ class Applier:
             now=self._mesh.now(),
         )
         entry.applied = api.AppliedJob(job=message, change=change_made)
-        if change_made is _UPDATED:
-            paths = changed_paths(loaded.record.spec, after.record.spec)
-            entry.applied.changed_paths.extend(paths)
-            if work.comparer is not None:
-                work.comparer.compare(entry.applied, loaded.job.current, after.job.current)
+        if change_made is _NONE:
+            return None
+        entry.applied.changed_paths.extend(changed_paths(loaded.record.spec, after.record.spec))
+        return after.job.current
 
     def _plan_new(self, entry: _Entry, work: _Work) -> Definition:
         """Computes the commit of a new job."""

@@ -9,7 +9,7 @@ from sexton.v1 import scheduler_pb2 as api
 from sexton_core.instants import DAY, Duration, Instant
 from sexton_core.policy import Definition
 from sexton_core.schedule import Schedule
-from sexton_core.schedules import Difference, JobSchedule, difference
+from sexton_core.schedules import Difference, JobSchedule, differences
 from sexton_core.schedules.difference import MAX_COUNTED
 from sexton_records.times import timestamp
 
@@ -31,7 +31,7 @@ class Comparer:
         self._time = loop.time
         self._deadline = loop.time() + _WORK_S
 
-    def compare(
+    async def compare(
         self, applied: api.AppliedJob, before: Definition | None, after: Definition | None
     ) -> None:
         """Says in an answer what a change does in the next 30 days."""
@@ -41,7 +41,10 @@ class Comparer:
         key = id(pair[0]), id(pair[1])
         if key not in self._known:
             limit = MAX_COUNTED if self._time() < self._deadline else _LITTLE
-            found = difference(*pair, self._now, self._now + AHEAD, limit=limit)
+            found = Difference()
+            for so_far in differences(*pair, self._now, self._now + AHEAD, limit=limit):
+                found = so_far
+                await asyncio.sleep(0)
             self._known[key] = pair, found  # with the pair, so that its ids stay its own
         found = self._known[key][1]
         applied.gained, applied.lost = found.gained, found.lost

@@ -82,7 +82,7 @@ class Pruner:
                 gone = await self._delete(wanted, part)
             for kv, went in zip(part, gone, strict=True):
                 if went:
-                    answers.append(self._answer(kv, comparer))
+                    answers.append(await self._answer(kv, comparer))
             await asyncio.sleep(0)
         return answers
 
@@ -123,7 +123,7 @@ class Pruner:
         plan = plan_delete(name, kv, state, mesh.now())
         return Plan(txn=plan.txn, proof=plan.proof, answer=lambda _revision: True)
 
-    def _answer(self, kv: KeyValue, comparer: Comparer | None) -> api.AppliedJob:
+    async def _answer(self, kv: KeyValue, comparer: Comparer | None) -> api.AppliedJob:
         namespace, job = keys.parse_job_key(kv.key)
         record = records.JobRecord.FromString(kv.value)
         applied = api.AppliedJob(change=api.AppliedJob.CHANGE_PRUNED)
@@ -138,7 +138,7 @@ class Pruner:
                 )
             except CoreError:
                 return applied  # what can't be understood can be deleted
-            comparer.compare(applied, version.definition, None)
+            await comparer.compare(applied, version.definition, None)
         return applied
 
 

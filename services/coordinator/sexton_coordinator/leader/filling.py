@@ -92,6 +92,8 @@ class Filling:
 
     async def read(self, batch: Sequence[Known]) -> None:
         """Reads what the steps of some jobs rest on: doubtful records, and what has succeeded."""
+        if not self._active:
+            return
         doubtful = [
             (known.uid, backfill_id)
             for known in batch

@@ -305,7 +305,11 @@ class Planner:
             record = ended_record(before, backfill_pb2.BACKFILL_STATE_CANCELLED, now)
             filled = Filled(uid, asked.backfill_id, record, asked.standing.mod_revision)
         step = self._step(loaded, _unchanged(loaded), now, filled=filled, again=True)
-        return step._replace(asked=asked, answer=backfill_message(uid, asked.backfill_id, record))
+        txn = step.txn
+        if txn is not None and isinstance(asked, StopFill):
+            txn = txn._replace(use_reserve=True)  # to stop something is possible in a full store
+        answer = backfill_message(uid, asked.backfill_id, record)
+        return step._replace(txn=txn, asked=asked, answer=answer)
 
     def _write_proof(
         self,

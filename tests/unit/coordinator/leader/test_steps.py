@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
+from sexton.internal.v1 import coordinator_pb2
 from sexton.internal.v1 import records_pb2 as pb
-from sexton.v1 import job_pb2, run_pb2
-from sexton_coordinator.jobs_store import LoadedJob, Version
+from sexton.v1 import backfill_pb2, job_pb2, run_pb2
+from sexton_coordinator.jobs_store import JobRef, LoadedJob, Version
+from sexton_coordinator.leader.machine import StopFill, Trigger
 from sexton_coordinator.leader.steps import ROOM_OPS, OversizedError, Planner, Step
 from sexton_coordinator.writes import JobName
 from sexton_core.policy import Job, create
 from sexton_core.schedules import JobIdentity, ScheduleCache
 from sexton_records.spec import decode_definition
-from sexton_runtime.kv.types import Compare, Delete, Limits, Put, Target
+from sexton_runtime.kv.types import Compare, Delete, KeyValue, Limits, Put, Target
 from sexton_store.contract import LIMITS
 
 NAME = JobName("default", "job", "abcdefghijklmnopqrstuvwx", 0)
@@ -143,3 +146,57 @@ def test_a_transaction_never_outgrows_the_store(size: int) -> None:
 def test_what_can_not_be_written_at_all_is_said() -> None:
     with pytest.raises(OversizedError):
         planner(LIMITS._replace(max_txn_bytes=5_000)).plan(job("x" * 9_000), T0 + 10 * S, set())
+
+
+def kv(key: bytes, value: bytes) -> KeyValue:
+    return KeyValue(key, value, 4, 5, 1)
+
+
+async def test_a_dead_letter_leaves_the_list_in_the_commit_of_the_run_that_repeats_it() -> None:
+    dead = b"dead/000/01796083200000000000/%s/t20261201T000000Z-abcdefgh" % NAME.uid.encode()
+    request = coordinator_pb2.TriggerRequest(
+        namespace="default",
+        job="job",
+        uid=NAME.uid,
+        retry_of="t20261201T000000Z-abcdefgh",
+        nominal_ns=T0,
+        dead_letter=dead,
+    )
+    asked = Trigger(
+        ref=JobRef(NAME.uid, "default", "job"),
+        request=request,
+        body=b"",
+        dead=kv(dead, b""),
+        answer=asyncio.get_running_loop().create_future(),
+    )
+    step = planner().plan(job(), T0 + 5 * S, set(), asked)
+    assert step.txn is not None
+    assert step.txn.compares[-1] == Compare(dead, Target.MOD_REVISION, 5)
+    assert step.txn.then[-1] == Delete(dead)
+    record = pb.RunRecord.FromString(step.created[0].record)
+    assert (record.retry_of, record.nominal_ns) == ("t20261201T000000Z-abcdefgh", T0)
+    assert not any(op.key.startswith(b"requests/") for op in step.txn.then)
+    again = planner().plan(job(), T0 + 7 * S, set(), asked)
+    assert again.created[0].handle.rpartition(b"/")[2] == record.run_id.encode()
+
+
+async def test_a_backfill_can_be_stopped_in_a_full_store() -> None:
+    record = pb.BackfillRecord(state=backfill_pb2.BACKFILL_STATE_STARTING, started=3)
+    key = b"backfills/000/%s/abcdefghabcdefgh" % NAME.uid.encode()
+    asked = StopFill(
+        ref=JobRef(NAME.uid, "default", "job"),
+        backfill_id="abcdefghabcdefgh",
+        standing=kv(key, record.SerializeToString()),
+        answer=asyncio.get_running_loop().create_future(),
+    )
+    step = planner().plan(job(), T0 + 5 * S, set(), asked)
+    assert step.txn is not None
+    assert step.txn.use_reserve
+    assert step.txn.compares == (
+        Compare(NAME.state_key, Target.MOD_REVISION, 7),
+        Compare(key, Target.MOD_REVISION, 5),
+    )
+    (put,) = step.txn.then
+    assert isinstance(put, Put)
+    after = pb.BackfillRecord.FromString(put.value)
+    assert (after.state, after.started) == (backfill_pb2.BACKFILL_STATE_CANCELLED, 3)
