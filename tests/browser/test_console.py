@@ -69,6 +69,7 @@ def test_a_run_is_started_by_keyboard_and_followed_to_its_waterfall(
     gate = tmp_path / "gate"
     shop.create("followed", f"echo begun; until [ -e {gate} ]; do sleep 0.1; done; echo done")
     page = opens("/jobs/default/followed")
+    expect(page.locator(".alive")).to_have_text("live")
     page.keyboard.press("t")
     expect(page.get_by_role("button", name="Run now")).to_be_focused()
     expect(page.get_by_text("sexton jobs trigger default/followed")).to_be_visible()
@@ -122,16 +123,19 @@ def test_a_worker_that_dies_shows_as_a_second_attempt_in_the_same_trace(
 def test_a_job_is_paused_and_resumed_with_the_keyboard(shop: Shop, opens: Opens) -> None:
     shop.create("pausable", "true")
     page = opens("/jobs/default/pausable")
+    expect(page.locator(".alive")).to_have_text("live")
     page.keyboard.press("p")
     expect(page.get_by_role("heading", name="Pause default/pausable?")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.locator("h1")).to_contain_text("active")
+    expect(page.locator(".alive")).to_have_text("live")
     page.keyboard.press("p")
     page.get_by_label("Why, for people").fill("for a while")
     page.keyboard.press("Enter")
     expect(page.locator("h1")).to_contain_text("paused")
     expect(page.get_by_text("Paused: for a while")).to_be_visible()
     expect(page.get_by_role("status").first).to_have_text("default/pausable is paused.")
+    expect(page.locator(".alive")).to_have_text("live")
     page.keyboard.press("p")
     page.get_by_text("Start the newest missed time at once").click()
     page.keyboard.press("Enter")
@@ -141,20 +145,41 @@ def test_a_job_is_paused_and_resumed_with_the_keyboard(shop: Shop, opens: Opens)
 def test_everything_is_reached_by_keyboard(shop: Shop, opens: Opens) -> None:
     shop.create("by-keys", "true")
     page = opens("/")
+    expect(page.locator(".alive")).to_have_text("live")
     page.keyboard.press("g")
     page.keyboard.press("j")
     expect(page).to_have_url(f"{shop.url}/jobs")
+    expect(page.locator(".alive")).to_have_text("live")
     page.keyboard.press("/")
     page.keyboard.type("by-keys")
     page.keyboard.press("Enter")
     expect(page.locator("tbody tr")).to_have_count(1)
+    expect(page.locator(".alive")).to_have_text("live")
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     expect(page).to_have_url(f"{shop.url}/jobs/default/by-keys")
+    expect(page.locator(".alive")).to_have_text("live")
     page.keyboard.press("?")
     expect(page.get_by_role("heading", name="Keys")).to_be_visible()
     page.keyboard.press("Tab")
     expect(page.get_by_text("Skip to the content")).to_be_focused()
+
+
+def test_what_somebody_reads_stays_as_it_is_while_the_page_changes(
+    shop: Shop, opens: Opens
+) -> None:
+    shop.create("changing", "true")
+    page = opens("/jobs/default/changing")
+    expect(page.locator(".alive")).to_have_text("live")
+    page.get_by_text("The whole definition").click()
+    whole = page.locator("details").first
+    whole.evaluate("each => { each.stays = true; }")
+    page.get_by_text("all of them").focus()
+    for number in (1, 2):
+        shop.ended(shop.trigger("changing"))
+        expect(page.locator("[data-row]")).to_have_count(number)
+    assert whole.evaluate("each => each.open && each.stays")
+    expect(page.get_by_text("all of them")).to_be_focused()
 
 
 def test_what_a_task_writes_is_text_whatever_it_writes(shop: Shop, opens: Opens) -> None:
@@ -209,6 +234,7 @@ def test_a_trace_of_ten_thousand_spans_is_shown_and_scrolled(shop: Shop, opens: 
         thread.submit(asyncio.run, send()).result()
     page = opens(path)
     expect(page.locator(".k-span")).to_have_count(9_901)
+    expect(page.locator(".alive")).to_have_text("live")
     last = page.get_by_text("step 9899", exact=True)
     last.scroll_into_view_if_needed()
     expect(last).to_be_in_viewport()

@@ -178,3 +178,16 @@ def test_an_unclean_end_during_a_stop_is_told():
     assert said(machine.exited("worker", 1, "oh", 61.0)) == [
         "worker ended with exit code 1; its log ends: oh"
     ]
+
+
+def test_what_is_optional_ends_nothing_else_even_where_it_can_not_run_at_all():
+    machine = Supervision({"store": 0, "console": 1}, Policy(), optional={"console"})
+    machine.begin(0.0)
+    now = 0.0
+    for code in (2, 1, 1, 1):
+        machine.exited("console", code, "the port is taken", now)
+        assert not machine.stopping
+        now = machine.next_wake()
+        assert machine.tick(now) == [Spawn("console")]
+    assert machine.exit_code == 0
+    assert machine.stop(now, 0.0) == [Send("store", TERM)]

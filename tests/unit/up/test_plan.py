@@ -57,3 +57,16 @@ def test_taken_ports_are_found_and_a_free_base_is_named():
         named = free_base(base - 100, [0, 1])
     assert named is not None
     assert named > base
+
+
+def test_a_console_is_started_last_ends_last_and_gets_everybodys_telemetry():
+    programs = plan(config(console=True))
+    console = next(program for program in programs if program.role == "console")
+    assert (console.other_ports, console.port, console.optional) == ((7480, 7417), None, True)
+    assert console.stage == max(program.stage for program in programs)
+    assert "127.0.0.1:7400,127.0.0.1:7404" in console.arguments
+    for program in programs:
+        sends = "--telemetry-endpoint" in program.arguments
+        assert sends == (program is not console), program.name
+    quiet = plan(config())
+    assert not any("--telemetry-endpoint" in program.arguments for program in quiet)

@@ -111,7 +111,7 @@ async def delete(request: Request) -> Action:
         fields={"uid": found.uid},
         danger=True,
         cli=f"sexton jobs delete {job.full}",
-        sdk=f"client.jobs.delete({job.full!r}, uid={found.uid!r})",
+        sdk=f"client.jobs.delete(client.jobs.get({job.full!r}))",
     )
 
 

@@ -29,7 +29,7 @@ async def pause_queue(request: Request) -> Action:
         do=do,
         fields={"reason": REASON},
         cli=f"sexton queues pause {queue} --reason {shlex.quote(REASON)}",
-        sdk=f"client.queues.pause({queue!r}, reason={REASON!r})",
+        sdk=f"client.mesh.pause_queue({queue!r}, reason={REASON!r})",
     )
 
 
@@ -48,7 +48,7 @@ async def resume_queue(request: Request) -> Action:
         back="/queues",
         do=do,
         cli=f"sexton queues resume {queue}",
-        sdk=f"client.queues.resume({queue!r})",
+        sdk=f"client.mesh.resume_queue({queue!r})",
     )
 
 
@@ -69,7 +69,7 @@ async def drain_worker(request: Request) -> Action:
         do=do,
         danger=True,
         cli=f"sexton workers drain {session}",
-        sdk=f"client.workers.drain({session!r})",
+        sdk=f"client.mesh.drain({session!r})",
     )
 
 
@@ -97,5 +97,5 @@ async def requeue(request: Request) -> Action:
         back=back,
         do=do,
         cli=shlex.join(["sexton", "dead", "requeue", "--job", job, "--fingerprint", fingerprint]),
-        sdk=f"client.dead_letters.requeue(job={job!r}, fingerprint={fingerprint!r})",
+        sdk=f"client.dead.requeue(job={job!r}, fingerprint={fingerprint!r})",
     )

@@ -3,31 +3,37 @@
 
 const KEPT = new Set(["INPUT", "SELECT", "TEXTAREA"]);
 
+const AHEAD = 8; // siblings among which one of the same kind is looked for
+
 export function morph(old, fresh) {
   const byId = new Map();
   for (const child of old.children) if (child.id) byId.set(child.id, child);
-  let here = old.firstChild;
-  for (let want = fresh.firstChild; want; ) {
-    const next = want.nextSibling;
-    const known = want.id ? byId.get(want.id) : null;
-    if (known) {
-      if (known !== here) old.insertBefore(known, here);
-      else here = here.nextSibling;
-      update(known, want);
-    } else if (here && same(here, want)) {
-      const after = here.nextSibling;
-      update(here, want);
-      here = after;
-    } else {
-      old.insertBefore(document.importNode(want, true), here);
+  const kept = new Set();
+  let last = null;
+  for (const want of [...fresh.childNodes]) {
+    let here = last ? last.nextSibling : old.firstChild;
+    let node = (want.id && byId.get(want.id)) || null;
+    if (!node && !want.id) node = alike(here, want, kept);
+    if (node) update(node, want);
+    else node = document.importNode(want, true);
+    // What moves loses its focus: rather remove what stands in between.
+    while (here && here !== node && !here.id && node.parentNode === old) {
+      const gone = here;
+      here = here.nextSibling;
+      gone.remove();
     }
-    want = next;
+    if (here !== node) old.insertBefore(node, here);
+    kept.add(node);
+    last = node;
   }
-  while (here) {
-    const after = here.nextSibling;
-    here.remove();
-    here = after;
+  for (const child of [...old.childNodes]) if (!kept.has(child)) child.remove();
+}
+
+function alike(here, want, kept) {
+  for (let steps = 0; here && steps < AHEAD; here = here.nextSibling, steps += 1) {
+    if (!kept.has(here) && same(here, want)) return here;
   }
+  return null;
 }
 
 function same(one, other) {
