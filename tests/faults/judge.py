@@ -26,9 +26,7 @@ from sexton_sim.check.executions import Times
 from sexton_sim.history import Durable
 from sexton_sim.sources import Opening, Sources
 
-_TIMES: Final = Times(
-    session_ns=round(SESSION_S * 1e9), kills_noted=False, slack_ns=2_000_000_000
-)
+_TIMES: Final = Times(session_ns=round(SESSION_S * 1e9), kills_noted=False, slack_ns=2_000_000_000)
 _PROMPT: Final = frozenset({"on_time", "late"})
 """Why runs were started that waited for nothing but their time."""
 
