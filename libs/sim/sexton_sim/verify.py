@@ -50,7 +50,7 @@ def judge(sources: Sources, times: Times | None = None) -> Verdict:
     if not sources.commits:
         verdict.unknown("everything: no commits are in it; the store writes them with --history")
         return verdict
-    judged = _Judged(sources, history, verdict)
+    judged = _Judged(sources, history, verdict, times)
     for item in sources.log():
         judged.take(item)
     judged.finish()
@@ -60,11 +60,13 @@ def judge(sources: Sources, times: Times | None = None) -> Verdict:
 class _Judged:
     """All rules over one history, while its log goes by."""
 
-    def __init__(self, sources: Sources, history: History, verdict: Verdict) -> None:
+    def __init__(self, sources: Sources, history: History, verdict: Verdict, times: Times) -> None:
         self._sources = sources
         self._replay = Replay(verdict)
         self._leases = LeaseRules(history, verdict, whole=False)
-        self._mesh = MeshRules(history, verdict, quiet=_quiet(history), drained=False, whole=False)
+        self._mesh = MeshRules(
+            history, verdict, quiet=_quiet(history), drained=False, whole=False, times=times
+        )
         self._restores = self._mesh.faults.restores
 
     def take(self, item: Opening | Durable) -> None:
