@@ -95,6 +95,12 @@ def test_jobs_run_and_both_clients_and_the_command_line_find_their_way(
     assert capsys.readouterr().out == "default/hello\n"
     assert run(["clock", "status", "--store", mesh.store]) == 0
     assert run(["health", mesh.api]) == 0
+    with monkeypatch.context() as reading:
+        reading.setenv("SEXTON_CLIENT_SECRET_FILE", str(mesh.folder / "secrets" / "reader"))
+        assert run(["jobs", "show", "hello"]) == 0
+        assert run(["jobs", "trigger", "hello"]) == 4
+        said = "the reader secret only reads; TriggerJob takes the client or mesh secret"
+        assert said in capsys.readouterr().err
     monkeypatch.delenv("SEXTON_TLS_CERT")
     monkeypatch.delenv("SEXTON_TLS_KEY")
     assert run(["jobs", "list"]) == 5

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 _DIFFERENT = 1
 """Exit code of `diff` where there is a difference, as diff(1) has it."""
 
+_LONG_S = 60.0
+"""For what looks at every job."""
+
 From = Annotated[
     str | None,
     typer.Option("--from", metavar="TIME", help="From here; a wall time is one of the job's zone."),
@@ -173,7 +176,7 @@ def load(  # noqa: PLR0917 - each is an option
 
     ahead = timedelta(microseconds=read_duration(next_, "--next") // 1_000)
     step = timedelta(microseconds=read_duration(interval, "--interval") // 1_000)
-    with session.connected(target_of(api, namespace)) as client:
+    with session.connected(target_of(api, namespace, _LONG_S)) as client:
         now = client.members().mesh_time or datetime.now(UTC)
         found = client.jobs.load(
             all_namespaces=everywhere, start=now, end=now + ahead, interval=step
