@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from integration.mesh.mesh_process import MeshProcess
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from sexton import JobSpec, ShellTask
 
@@ -20,6 +20,9 @@ FLAGS = (
 )  # fmt: skip
 PATIENCE_MS = 20_000
 """Nothing that is waited for takes longer on any machine; what does is a failure."""
+
+
+expect.set_options(timeout=PATIENCE_MS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -234,9 +234,9 @@ def test_a_trace_of_ten_thousand_spans_is_shown_and_scrolled(shop: Shop, opens: 
         thread.submit(asyncio.run, send()).result()
     page = opens(path)
     expect(page.locator(".k-span")).to_have_count(9_901)
-    expect(page.locator(".alive")).to_have_text("live")
     last = page.get_by_text("step 9899", exact=True)
-    last.scroll_into_view_if_needed()
+    for _ in range(3):  # rows are measured when they come into view
+        last.scroll_into_view_if_needed()
     expect(last).to_be_in_viewport()
 
 

@@ -19,6 +19,10 @@ from sexton_runtime import otlp
 
 LINES: Final = 5_000
 """Log lines that are shown at once."""
+_AFTERWARDS_NS: Final = 20_000_000_000
+"""Spans and lines may come in for so long after a run has ended."""
+_MANY: Final = 2_000
+"""A page with so many spans is not made again and again once its run has ended."""
 
 
 async def show(request: Request) -> Response:
@@ -39,7 +43,7 @@ async def show(request: Request) -> Response:
         "run.html",
         title=run_id,
         section="runs",
-        live=not ended(state) or now - rail.end < 60_000_000_000,
+        live=not ended(state) or (now - rail.end < _AFTERWARDS_NS and len(spans) < _MANY),
         namespace=namespace,
         job=job,
         run_id=run_id,
