@@ -24,7 +24,7 @@ SETTINGS: Final = {
 }
 """The environment of every mesh. With the default session of 30 s nothing could be waited for; a
 small window of changes is full before anybody looks for what grows, and watchers meet its end."""
-PATIENCE_S: Final = 60.0
+PATIENCE_S: Final = 120.0
 """Nothing that is waited for takes longer on any machine; what does is a failure."""
 
 T = TypeVar("T")
@@ -121,7 +121,7 @@ class FaultMesh(Protocol):
     def leader(self, role: Role) -> str | None:
         """Gives who leads now, by its health service `leader`; None: nobody says so.
 
-        A member that does not answer within half a second does not lead.
+        A member that does not answer within a second does not lead.
         """
         ...
 

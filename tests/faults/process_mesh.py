@@ -42,7 +42,8 @@ DISK_MIB: Final = 96
 """Of the store's own disk."""
 _RESERVE_MIB: Final = 4
 _PORTS: Final = 20
-_ASK_S: Final = 0.5
+_ASK_S: Final = 1.0
+_MEMBERS_S: Final = 10.0
 _TAIL_BYTES: Final = 4_000
 
 
@@ -142,7 +143,7 @@ class ProcessMesh:
         keeper = self._keepers[name]
         if keeper.pid is None:
             return False
-        with self.client(timeout_s=_ASK_S * 4) as client:
+        with self.client(timeout_s=_MEMBERS_S) as client:
             try:
                 members = client.members().members
             except SextonError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import shutil
 import sys
 import tempfile
 import time
@@ -65,18 +66,22 @@ def main() -> int:
     chosen = {arguments.kind: kinds()[arguments.kind]} if arguments.kind else kinds()
     rows: list[Row] = []
     leaks: list[Growth] = []
+    broken: list[str] = []
     for kind, make in chosen.items():
         seconds = arguments.minutes * 60 / len(chosen)
         soak = _Soak(kind, make, arguments.seed, arguments.scenario)
         soak.run(seconds)
         rows += soak.rows
+        broken += soak.broken
         leaks += [growth for growth in soak.growth if not growth.is_flat]
     say(table(rows))
     if arguments.report:
         write_report(rows, arguments.report)
     bad = [row for row in rows if row.problems]
+    for line in broken:
+        say(line)
     say(f"{len(rows)} scenarios, {len(bad)} violated; {len(leaks)} things that grow")
-    return 1 if bad or leaks else 0
+    return 1 if bad or leaks or broken else 0
 
 
 class _Soak:
@@ -85,6 +90,8 @@ class _Soak:
     def __init__(self, kind: str, make: MakeMesh, seed: int, names: Sequence[str] | None) -> None:
         self.rows: list[Row] = []
         self.growth: list[Growth] = []
+        self.broken: list[str] = []
+        """Meshes that could not be healed, and after what."""
         self._kind = kind
         self._make = make
         self._seed = seed
@@ -98,24 +105,30 @@ class _Soak:
         left: list[str] = []
         first_round = True
         while first_round or time.monotonic() < until:
-            with tempfile.TemporaryDirectory(prefix="sexton-soak-") as name:
-                folder = Path(name)
-                mesh = self._make(folder / "mesh")
-                player = Player(mesh, folder, seed=self._seed)
-                try:
-                    player.begin()
-                    self._watch(mesh, calm_s)
-                    calm_s = 0.0
-                    while first_round or time.monotonic() < until:
-                        left = left or self._shuffled(mesh)
-                        self._play(player, left.pop())
-                        first_round = first_round and bool(left)
-                except AssertionError as error:
-                    say(f"{self._kind}: beyond healing: {error}")
-                    self.rows[-1].problems.append(f"beyond healing: {error}")
+            folder = Path(tempfile.mkdtemp(prefix="sexton-soak-"))
+            mesh = self._make(folder / "mesh")
+            player = Player(mesh, folder, seed=self._seed)
+            name, failed = "", False
+            try:
+                player.begin()
+                self._watch(mesh, calm_s)
+                calm_s = 0.0
+                while first_round or time.monotonic() < until:
+                    left = left or self._shuffled(mesh)
+                    name = left.pop()
+                    self._play(player, name)
                     first_round = first_round and bool(left)
-                finally:
-                    player.end()
+            except AssertionError as error:
+                failed = True
+                self.broken.append(f"{self._kind} {name}: beyond healing: {error}")
+                say(self.broken[-1])
+                first_round = first_round and bool(left)
+            finally:
+                player.end()
+            if failed or any(row.problems for row in player.rows):
+                say(f"what it wrote is kept in {folder}")
+            else:
+                shutil.rmtree(folder)
 
     def _shuffled(self, mesh: FaultMesh) -> list[str]:
         names = [
