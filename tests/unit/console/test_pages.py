@@ -274,5 +274,5 @@ def test_output_is_shown_as_text_without_what_steers_terminals(written: str, sho
 def test_numbers_are_grouped_and_what_else_is_shown_is_plain() -> None:
     template = environment().from_string("{{ 1234567|number }} {{ 0.25|number }} {{ said }}")
     assert template.render(said="<a>\x1b[1mb\x1b[0m\x07") == (
-        "1&#8239;234&#8239;567 0.2 &lt;a&gt;b\u2407"
+        "1\u202f234\u202f567 0.2 &lt;a&gt;b\u2407"
     )

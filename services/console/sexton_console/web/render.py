@@ -26,6 +26,8 @@ _ESCAPE_SEQUENCE: Final = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,1000}(?:\x07|\x1b\\)|[@-Z\\^_])"
 )
 """Of terminals: colours and movements (CSI), titles and links (OSC), and short ones."""
+_THIN_SPACE: Final = "\u202f"
+_HARMLESS: Final = f"\n\t{_THIN_SPACE}"
 _MARKED: Final = {
     "failed", "timed_out", "lost", "expired", "succeeded", "running", "waiting", "retrying",
     "cancelling", "terminating", "cancelled", "terminated", "assigned", "started", "returned",
@@ -104,11 +106,11 @@ def mark(state: str, *, alone: bool = False) -> Markup:
     return Markup('<span class="state s-{}">{}{}</span>').format(shape, svg, word)
 
 
-def number(value: float) -> Markup:
+def number(value: float) -> str:
     """Gives a number with groups of three, whole where it is large."""
     if isinstance(value, int) or value >= 100 or value == int(value):
-        return Markup(f"{round(value):,}".replace(",", "&#8239;"))
-    return Markup(f"{value:.1f}")
+        return f"{round(value):,}".replace(",", _THIN_SPACE)
+    return f"{value:.1f}"
 
 
 def byte_count(value: float) -> str:
@@ -142,7 +144,7 @@ def _plain(value: object) -> object:
 
 
 def _visible(character: str) -> str:
-    if character in "\n\t" or character.isprintable():
+    if character in _HARMLESS or character.isprintable():
         return character
     code = ord(character)
     if code < 0x20:
