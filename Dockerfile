@@ -38,6 +38,6 @@ ENV PATH=/opt/sexton/bin:$PATH \
 USER 10001:10001
 WORKDIR /tmp
 # What answers is asked at SEXTON_HEALTH, HOST:PORT; set it for the process that the container runs.
-HEALTHCHECK --interval=30s --timeout=10s --start-period=10s --retries=3 CMD ["sexton", "health"]
+HEALTHCHECK --interval=30s --timeout=25s --start-period=10s --retries=3 CMD ["sexton", "health"]
 ENTRYPOINT ["sexton"]
 CMD ["--help"]

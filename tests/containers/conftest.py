@@ -48,6 +48,11 @@ class Mesh:
         self.compose = compose
         self.secret = ""
 
+    def read_secret(self) -> str:
+        """Reads the client secret as it is now."""
+        (one, *_) = self.compose.of("coordinator")
+        return docker("exec", one.id, "cat", "/secrets/client").strip()
+
     def client(self) -> Client:
         """Connects to every replica's published port."""
         addresses = [f"127.0.0.1:{each.port}" for each in self.compose.of("coordinator")]
@@ -126,7 +131,7 @@ def mesh(image: str) -> Iterator[Mesh]:
     mesh = Mesh(compose)
     try:
         mesh.up()
-        mesh.secret = mesh.run_in("coordinator-1", "cat", "/secrets/client").strip()
+        mesh.secret = mesh.read_secret()
         mesh.wait_until_whole()
         with mesh.client() as client:
             tick = JobSpec(

@@ -12,7 +12,8 @@ import pytest
 from containers.compose import docker, logs
 from containers.conftest import CONSOLE_PORT, WHOLE, Mesh, fires_again, succeeded, wait_for
 
-from sexton import JobSpec, Retry, RunState, ShellTask
+from sexton import Client, JobSpec, Retry, RunState, ShellTask
+from sexton.errors import Unauthenticated
 
 pytestmark = pytest.mark.containers
 
@@ -140,7 +141,18 @@ def test_secrets_are_their_owners_alone_and_made_once(mesh: Mesh) -> None:
     ]
     printed = mesh.compose("run", "--rm", "-T", "secrets")
     assert printed.count(": kept") == len(SECRETS) + 2
-    assert mesh.run_in("coordinator-1", "cat", "/secrets/client").strip() == mesh.secret
+    assert mesh.read_secret() == mesh.secret
+
+
+def test_a_secret_that_is_removed_is_made_anew_and_the_old_one_refused(mesh: Mesh) -> None:
+    mesh.compose("run", "--rm", "-T", "--entrypoint", "rm", "secrets", "/secrets/client")
+    mesh.up("--force-recreate")
+    old, mesh.secret = mesh.secret, mesh.read_secret()
+    assert mesh.secret != old
+    mesh.wait_until_whole()
+    addresses = [f"127.0.0.1:{each.port}" for each in mesh.compose.of("coordinator")]
+    with Client(addresses, secret=old) as client, pytest.raises(Unauthenticated):
+        client.jobs.get("tick")
 
 
 def test_a_worker_has_its_own_secret_and_no_other(mesh: Mesh) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import uuid
@@ -36,6 +37,9 @@ _RESERVE_MIB: Final = 4
 _API_PORTS: Final = range(17_500, 17_510)
 _PORTS: Final = {Role.STORE: 7600, Role.QUEUE: 7700, Role.COORDINATOR: 7400, Role.WORKER: 7800}
 _UID: Final = 10_001
+_PROJECTS: Final = "sexton-faults"
+"""And the pid of the tests, so that what killed ones have left can be told from what others use."""
+_CHAINS: Final = ("DOCKER-USER", "INPUT", "OUTPUT")
 _ASK_S: Final = 0.5
 _TAIL_LINES: Final = 30
 _NAMED: Final = (
@@ -62,8 +66,8 @@ class ContainerMesh:
         self.shared = folder / "tasks"
         self._data = folder / "data"
         self._names = folder / "names"
-        project = f"sexton-faults-{uuid.uuid4().hex[:8]}"
-        self._chain = f"SEXTON-{project[-8:]}"
+        project = f"{_PROJECTS}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._chain = _chain(project)
         ports = f"{_API_PORTS[0]}-{_API_PORTS[-1]}"
         self._compose = Compose(
             project,
@@ -80,6 +84,7 @@ class ContainerMesh:
 
     def start(self) -> None:
         """Returns once it serves."""
+        remove_leftovers()
         self._begun = True
         for folder in (self.shared, self._data, self._names, self.folder / "history"):
             folder.mkdir(parents=True, exist_ok=True)
@@ -88,7 +93,7 @@ class ContainerMesh:
         subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", self._data], check=True)
         os.chown(self.folder / "history", _UID, _UID)
         iptables("-N", self._chain)
-        for chain in ("DOCKER-USER", "INPUT", "OUTPUT"):
+        for chain in _CHAINS:
             iptables("-I", chain, "-j", self._chain)
         self._up()
         self._secret = docker("exec", self._container("store").id, "cat", "/secrets/client").strip()
@@ -110,11 +115,8 @@ class ContainerMesh:
             channel.close()
         self._asked.clear()
         self._compose("down", "--volumes", "--remove-orphans")
-        for chain in ("DOCKER-USER", "INPUT", "OUTPUT"):
-            iptables("-D", chain, "-j", self._chain)
-        iptables("-F", self._chain)
-        iptables("-X", self._chain)
-        subprocess.run(["umount", self._data], check=True)
+        _drop_chain(self._chain)
+        subprocess.run(["umount", self._data], check=False)  # perhaps it was never mounted
 
     def client(
         self, *, timeout_s: float = 5.0, retry_for_s: float = 0.0, history: Path | None = None
@@ -341,9 +343,39 @@ class ContainerMesh:
         return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
 
-def iptables(*arguments: str) -> None:
+def iptables(*arguments: str, check: bool = True) -> None:
     """Changes this machine's packet filter; waits for others who do."""
-    subprocess.run(["iptables", "--wait", *arguments], check=True, capture_output=True)
+    subprocess.run(["iptables", "--wait", *arguments], check=check, capture_output=True)
+
+
+def remove_leftovers() -> None:
+    """Removes the meshes of tests that were killed themselves."""
+    shown = '{{.Label "com.docker.compose.project"}}'
+    for project in set(docker("ps", "--all", "--format", shown).split()):
+        match = re.fullmatch(rf"{_PROJECTS}-(\d+)-[0-9a-f]{{8}}", project)
+        if match is None or Path("/proc", match[1]).exists():
+            continue
+        of_it = ("--quiet", "--filter", f"label=com.docker.compose.project={project}")
+        docker("rm", "--force", *docker("ps", "--all", *of_it).split())
+        for volume in docker("volume", "ls", *of_it).split():
+            device = docker("volume", "inspect", "-f", "{{.Options.device}}", volume).strip()
+            docker("volume", "rm", volume)
+            if device.startswith("/"):
+                subprocess.run(["umount", device], check=False)
+        docker("network", "rm", *docker("network", "ls", *of_it).split())
+        _drop_chain(_chain(project))
+
+
+def _chain(project: str) -> str:
+    return f"SEXTON-{project[-8:]}"
+
+
+def _drop_chain(name: str) -> None:
+    """Removes the chain of the packet filter, or what there is of it."""
+    for chain in _CHAINS:
+        iptables("-D", chain, "-j", name, check=False)
+    iptables("-F", name, check=False)
+    iptables("-X", name, check=False)
 
 
 def _life(each: Container) -> str:
