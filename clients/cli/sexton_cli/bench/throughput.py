@@ -59,10 +59,15 @@ class Measured(TypedDict):
     cores_busy: dict[str, float]
 
 
-async def measure(jobs: int, seconds: int, folder: Path | None) -> Measured:
-    """Measures with so many jobs, each due once a second for so many seconds."""
+async def measure(
+    jobs: int, seconds: int, folder: Path | None, *, console: bool = False
+) -> Measured:
+    """Measures with so many jobs, each due once a second for so many seconds.
+
+    With a `console` beside the mesh every run is traced.
+    """
     with tempfile.TemporaryDirectory(prefix="sexton-bench-", dir=folder) as place:
-        async with _mesh(Path(place)) as mesh:
+        async with _mesh(Path(place), console=console) as mesh:
             first = await _create(mesh, jobs, seconds)
             wall_s = (first - datetime.now(UTC)).total_seconds()
             if wall_s < 0:
@@ -114,13 +119,19 @@ class _Mesh:
 
 
 @asynccontextmanager
-async def _mesh(place: Path) -> AsyncIterator[_Mesh]:
-    offsets = range(3)
+async def _mesh(place: Path, *, console: bool) -> AsyncIterator[_Mesh]:
+    offsets = (0, 1, 2, 17, 80)
     base = free_base(20_000, offsets)
     if base is None:
         raise CliError("there are no free ports between 20100 and 32700")
     config = UpConfig(
-        data=place, app=tasks.__name__, port_base=base, coordinators=1, queues=1, workers=1
+        data=place,
+        app=tasks.__name__,
+        port_base=base,
+        coordinators=1,
+        queues=1,
+        workers=1,
+        console=console,
     )
     programs = plan(config)
     load_or_create_secrets(SecretsConfig(dir=config.secrets), Role, SystemRandomness())

@@ -76,12 +76,15 @@ def throughput(
         Path | None,
         typer.Option("--dir", help="Where to put the data, to choose a disk.", exists=True),
     ] = None,
+    console: Annotated[
+        bool, typer.Option("--console", help="With a console beside it, and every run traced.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure a mesh of its own: durable runs per second, from due to settled, and their cost."""
     from sexton_cli.bench.throughput import measure  # noqa: PLC0415 - heavy
 
-    measured = asyncio.run(measure(jobs, seconds, folder))
+    measured = asyncio.run(measure(jobs, seconds, folder, console=console))
     if json:
         print_json(measured)
         return
