@@ -17,7 +17,7 @@ from sexton import Client, Every, JobSpec, Role, RunState, ShellTask
 from sexton.errors import SextonError
 
 API_PORTS: Final = range(17_420, 17_430)
-PATIENCE_S: Final = 120.0
+PATIENCE_S: Final = 240.0
 CONSOLE_PORT: Final = 17_430
 WHOLE: Final = (
     *("console-1", "coordinator-1", "coordinator-2", "coordinator-3"),
