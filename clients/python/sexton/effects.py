@@ -63,6 +63,12 @@ ON CONFLICT (run, name) DO NOTHING
 """
 _KEEP: Final = "UPDATE sexton_effects SET result = :result WHERE run = :run AND name = :name"
 _RESULT: Final = "SELECT result FROM sexton_effects WHERE run = :run AND name = :name"
+_FORGET_SQLITE: Final = """
+DELETE FROM sexton_effects WHERE recorded_at < datetime('now', '-' || :age || ' seconds')
+"""
+_FORGET_POSTGRESQL: Final = """
+DELETE FROM sexton_effects WHERE recorded_at < CURRENT_TIMESTAMP - :age * interval '1 second'
+"""
 _PLACE: Final = re.compile(r":([a-z]+)")
 _MAX_NAME: Final = 200
 
@@ -187,16 +193,8 @@ def forget(connection: Connection, older_than: timedelta) -> int:
     An effect that is forgotten can happen again: keep more than the longest time in which a run is
     delivered, retried or requeued.
     """
-    ages = {
-        True: "datetime('now', '-' || :age || ' seconds')",
-        False: "CURRENT_TIMESTAMP - :age * interval '1 second'",
-    }
-    sqlite = _paramstyle(connection)[0] == "sqlite3"
-    gone = _run(
-        connection,
-        f"DELETE FROM sexton_effects WHERE recorded_at < {ages[sqlite]}",  # noqa: S608 - no input
-        age=round(older_than.total_seconds()),
-    )
+    statement = _FORGET_SQLITE if _paramstyle(connection)[0] == "sqlite3" else _FORGET_POSTGRESQL
+    gone = _run(connection, statement, age=round(older_than.total_seconds()))
     connection.commit()
     return gone
 
