@@ -126,6 +126,7 @@ def test_a_job_is_paused_and_resumed_with_the_keyboard(shop: Shop, opens: Opens)
     expect(page.locator(".alive")).to_have_text("live")
     page.keyboard.press("p")
     expect(page.get_by_role("heading", name="Pause default/pausable?")).to_be_visible()
+    page.wait_for_load_state()
     page.keyboard.press("Escape")
     expect(page.locator("h1")).to_contain_text("active")
     expect(page.locator(".alive")).to_have_text("live")
@@ -214,7 +215,7 @@ def test_a_trace_of_ten_thousand_spans_is_shown_and_scrolled(shop: Shop, opens: 
 
     def encode(number: int) -> list[bytes]:
         begin = start + number * 1_000_000
-        own = otlp.derived_span(parent, b"%d" % number)
+        own = otlp.derived_span(parent, number << 24)
         return [
             otlp.span(trace.trace_id, own, parent, b"step %d" % number, otlp.INTERNAL, begin,
                       begin + 500_000, b"")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from hashlib import blake2b
 from typing import Final, NamedTuple
 
 INTERNAL, SERVER, CLIENT, PRODUCER, CONSUMER = 1, 2, 3, 4, 5
@@ -47,17 +46,21 @@ def trace_of(traceparent: str) -> Trace | None:
 
 def attempt_span(trace: Trace, attempt: int) -> bytes:
     """Gives the id of an attempt's span: the queue and the worker find the same one."""
-    return derived_span(trace.span_id, b"attempt %d" % attempt)
-
-
-def derived_span(span_id: bytes, name: bytes) -> bytes:
-    """Gives the id of a span that belongs to another: the same wherever it is asked for."""
-    return blake2b(span_id + name, digest_size=8).digest()
+    return derived_span(trace.span_id, attempt << 8)
 
 
 def process_span(attempt: bytes) -> bytes:
     """Gives the id of the span in which a worker executes an attempt; of that the attempt's."""
-    return attempt[:7] + bytes([attempt[7] ^ 1])
+    return derived_span(attempt, 1)
+
+
+def derived_span(span_id: bytes, change: int) -> bytes:
+    """Gives the id of a span that belongs to another: the same wherever it is asked for.
+
+    Below 256 `change` tells spans of one attempt, or of the run, apart. The ids of a trace need to
+    differ from each other only, and the run's is random.
+    """
+    return (int.from_bytes(span_id) ^ change).to_bytes(8)
 
 
 def process_traceparent(traceparent: str, attempt: int) -> str:

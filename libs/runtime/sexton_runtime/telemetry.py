@@ -194,9 +194,11 @@ def parse_traceparent(text: str) -> SpanContext | None:
 def join_trace(traceparent: str) -> None:
     """Has what runs in this context belong to a trace, where that one is recorded.
 
-    Spans that user code makes with the OpenTelemetry SDK become its children.
+    Spans that user code makes with the OpenTelemetry SDK become its children. Where none is set up
+    there is nobody to tell, and nothing is spent.
     """
-    if traceparent.endswith("1"):
+    unused = isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    if traceparent.endswith("1") and not unused:
         parent = parse_traceparent(traceparent)
         if parent is not None:
             otel_context.attach(trace.set_span_in_context(NonRecordingSpan(parent)))

@@ -7,6 +7,7 @@ are told of; adding costs an append, and what can't be sent in time is dropped a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from sexton_core.instants import Instant
@@ -63,8 +64,7 @@ class Tracing:
         attributes = b"".join(
             (
                 self._shared,
-                otlp.text(semconv.NAMESPACE, order.namespace),
-                otlp.text(semconv.JOB, order.job),
+                _of_job(order.namespace, order.job),
                 otlp.text(semconv.RUN, order.run_id),
                 otlp.whole(semconv.ATTEMPT, order.number),
                 otlp.whole(semconv.TOKEN, order.ref.token),
@@ -170,6 +170,11 @@ class _Output:
             for begin in range(0, max(len(line), 1), _LONGEST_LINE_BYTES):
                 part = line[begin : begin + _LONGEST_LINE_BYTES]
                 self._tracing.lines.add(_Line(self._order, now, part))
+
+
+@lru_cache(1_000)
+def _of_job(namespace: str, job: str) -> bytes:
+    return otlp.text(semconv.NAMESPACE, namespace) + otlp.text(semconv.JOB, job)
 
 
 def _line(line: _Line) -> Sequence[bytes]:

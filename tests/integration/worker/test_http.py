@@ -114,7 +114,7 @@ async def test_a_call_tells_the_server_which_run_it_is(pair: Pair) -> None:
             "sexton-attempt": "3",
             "sexton-token": str(token),
             "idempotency-key": "default/backup/t20261129T070000Z-abcdefgh",
-            "traceparent": "00-0af7651916cd43dd8448eb211c80319c-071cdf4320098de0-01",
+            "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203030-01",
             "content-type": "text/plain; charset=utf-8",
             "x-shop": "gr\u00fcn",
             "authorization": "s3cret-words",

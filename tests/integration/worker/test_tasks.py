@@ -41,7 +41,7 @@ async def test_a_task_is_told_which_run_it_executes(pair: Pair) -> None:
         "nominal_time": "2026-11-29T07:00:00+00:00",
         "attempt": 3,
         "key": "default/backup/t20261129T070000Z-abcdefgh",
-        "traceparent": "00-0af7651916cd43dd8448eb211c80319c-071cdf4320098de0-01",
+        "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203030-01",
         "remaining": True,
     }
     for name in ("whoami", "whoami-alone"):
@@ -60,7 +60,7 @@ async def test_a_task_is_told_which_run_it_executes(pair: Pair) -> None:
         "SEXTON_TOKEN": str(token),
         "SEXTON_IDEMPOTENCY_KEY": "default/backup/t20261129T070000Z-abcdefgh",
     }
-    assert told["TRACEPARENT"] == "00-0af7651916cd43dd8448eb211c80319c-071cdf4320098de0-01"
+    assert told["TRACEPARENT"] == "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203030-01"
     assert "PASSWORD" not in told
 
 

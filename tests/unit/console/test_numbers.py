@@ -99,5 +99,6 @@ def test_memory_is_bounded(monkeypatch):
 def test_estimates_say_that_they_are():
     numbers = Numbers()
     numbers.add(seen("a", weight=4.0, ended_s=NOW))
-    assert numbers.estimated
+    assert numbers.estimated(NOW)
+    assert not numbers.estimated(NOW + 3_600)
     assert numbers.minutes(NOW)[-1].done == 4.0

@@ -73,6 +73,8 @@ class Minute:
     failed: float = 0.0
     late: list[float] = field(default_factory=lambda: [0.0] * _BUCKETS)
     """Starts by how late they were."""
+    estimated: bool = False
+    """Whether runs that were not seen are counted too."""
 
 
 @dataclass(slots=True)
@@ -102,8 +104,6 @@ class Numbers:
     """Counts runs that have ended."""
 
     def __init__(self) -> None:
-        self.estimated = False
-        """Whether some of what is remembered was estimated."""
         self.counted = 0
         """Runs that were counted since the start."""
         self._minutes: OrderedDict[int, Minute] = OrderedDict()
@@ -120,7 +120,6 @@ class Numbers:
         if len(self._seen) > MAX_SEEN:
             self._seen.popitem(last=False)
         self.counted += 1
-        self.estimated = self.estimated or seen.weight > 1
         late_s = max(0.0, seen.started_s - seen.due_s) if seen.started_s else 0.0
         self._count(seen, late_s)
         self._remember(seen, late_s)
@@ -135,6 +134,10 @@ class Numbers:
             self._minutes.get(number) or Minute(number)
             for number in range(last - MINUTES + 1, last + 1)
         ]
+
+    def estimated(self, now_s: float) -> bool:
+        """Tells whether some of the last hour was estimated."""
+        return any(minute.estimated for minute in self.minutes(now_s))
 
     def lateness(self, now_s: float, minutes: int = 15) -> Lateness:
         """Gives how late starts of the last minutes were."""
@@ -167,6 +170,7 @@ class Numbers:
         if done is not None:
             done.done += seen.weight
             done.failed += seen.weight if seen.state in FAILED else 0.0
+            done.estimated = done.estimated or seen.weight > 1
 
     def _minute(self, time_s: float) -> Minute | None:
         """Gives the minute of a time; None where it is older than what is remembered."""

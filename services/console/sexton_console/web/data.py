@@ -73,7 +73,7 @@ async def _now(request: Request) -> Response:
     return JSONResponse(
         {
             "problem": desk.follower.problem,
-            "estimated": numbers.estimated,
+            "estimated": numbers.estimated(now_s),
             "minutes": [
                 {"start_s": each.number * 60, "due": each.due, "done": each.done,
                  "failed": each.failed}

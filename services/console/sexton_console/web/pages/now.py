@@ -60,7 +60,7 @@ async def show(request: Request) -> Response:
         done_per_minute=sum(each.done for each in last) / len(last),
         failed_last_hour=sum(each.failed for each in minutes),
         lateness=numbers.lateness(now_s),
-        estimated=numbers.estimated,
+        estimated=numbers.estimated(now_s),
         failures=numbers.failures(now_s - FAILURES_S)[:SHOWN],
         late=sorted(late, key=lambda run: run.due)[:SHOWN],
         late_count=len(late),
