@@ -48,7 +48,7 @@ def test_it_ends_what_runs_when_it_is_stopped_and_knows_its_jobs_when_it_is_back
         assert (listed.stdout, listed.stderr) == ("default/long\n", "")
         assert "STEADY" in command(mesh.data, "clock", "status").stdout
         secrets = mesh.data / "secrets"
-        assert sorted(os.listdir(secrets)) == ["client", "mesh", "worker"]
+        assert sorted(os.listdir(secrets)) == ["client", "mesh", "reader", "worker"]
         assert {path.stat().st_mode & 0o777 for path in secrets.iterdir()} == {0o600}
     finally:
         mesh.stop(signal.SIGKILL)
