@@ -115,7 +115,8 @@ def _attempt(trace: otlp.Trace, attempt: pb.AttemptRecord, before: Instant) -> S
     return (
         otlp.span(
             trace.trace_id, otlp.derived_span(span_id, _OF_LINE), trace.span_id,
-            semconv.SPAN_LINE.encode(), otlp.INTERNAL, min(before, attempt.assign_time_ns), attempt.assign_time_ns, _RAIL,
+            semconv.SPAN_LINE.encode(), otlp.INTERNAL, min(before, attempt.assign_time_ns),
+            attempt.assign_time_ns, _RAIL,
         ),
         otlp.span(
             trace.trace_id, span_id, trace.span_id, b"attempt %d" % number, otlp.CLIENT,
