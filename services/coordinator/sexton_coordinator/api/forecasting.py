@@ -20,8 +20,7 @@ from sexton_coordinator.api import checks
 from sexton_coordinator.mesh import Mesh
 from sexton_core.errors import CoreError
 from sexton_core.instants import DAY, HOUR, SECOND, Duration, Instant, format_instant
-from sexton_core.schedule import Schedule
-from sexton_core.schedules import JobIdentity, depends_on_job
+from sexton_core.schedules import AnySpec, JobIdentity, build, depends_on_job
 from sexton_records import keys
 from sexton_records.schedules import decode_schedules
 from sexton_records.times import timestamp
@@ -41,6 +40,7 @@ _NAMES_BYTES: Final = 2 * 1024 * 1024
 """Of an answer of at most 4 MiB, for the names of jobs: those of the fullest intervals."""
 _STEPS_AT_ONCE: Final = 500
 """Nominal times computed in one go, some milliseconds."""
+_GROUPS_AT_ONCE: Final = 10
 _JOBS_AT_ONCE: Final = 200
 
 
@@ -54,12 +54,20 @@ class _Range(NamedTuple):
 
 @dataclass(slots=True)
 class _Group:
-    """Jobs that are due at the same times."""
+    """Jobs that are due at the same times; `identity`: of the first one."""
 
-    schedule: Schedule
+    spec: AnySpec
+    identity: JobIdentity
     jobs: int = 0
     names: list[str] = field(default_factory=list)
     """The first few."""
+
+
+class _Shared(NamedTuple):
+    """Schedules as many jobs may have them. `by_job`: their times are each job's own."""
+
+    spec: AnySpec
+    by_job: bool
 
 
 @dataclass(slots=True)
@@ -95,13 +103,19 @@ class Forecaster:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + WORK_S
         count = _Count()
-        for group in sorted(groups, key=lambda group: -group.jobs):
+        for number, group in enumerate(sorted(groups, key=lambda group: -group.jobs)):
+            if number % _GROUPS_AT_ONCE == 0:
+                await asyncio.sleep(0)
             count.truncated = loop.time() > deadline or count.total > MAX_TIMES
             if count.truncated:
                 break
+            try:
+                schedule = build(group.spec, group.identity)
+            except CoreError:
+                continue  # it can't be decided about either
             found: Counter[int] = Counter()
             t, steps = asked.start - 1, 0
-            while (following := group.schedule.next_after(t)) is not None:
+            while (following := schedule.next_after(t)) is not None:
                 if following >= asked.end or count.truncated:
                     break
                 t, steps = following, steps + 1
@@ -115,46 +129,47 @@ class Forecaster:
     async def _groups(self, prefix: bytes) -> list[_Group]:
         """Reads every active job with a schedule; gives them by what they are due at."""
         groups: dict[Hashable, _Group] = {}
-        depends: dict[bytes, bool] = {}
+        specs: dict[bytes, _Shared | None] = {}
         token = b""
         while True:
             page = await self._mesh.store.scan(prefix, prefix_end(prefix), page_token=token)
             for number, kv in enumerate(page.kvs):
                 if number % _JOBS_AT_ONCE == 0:
                     await asyncio.sleep(0)
-                self._group(kv, groups, depends)
+                _group(kv, groups, specs)
             token = page.next_token
             if not token:
                 return list(groups.values())
 
-    def _group(
-        self, kv: KeyValue, groups: dict[Hashable, _Group], depends: dict[bytes, bool]
-    ) -> None:
-        record = records.JobRecord.FromString(kv.value)
-        if record.paused or not record.spec.schedules:
-            return
-        namespace, job = keys.parse_job_key(kv.key)
-        asked = b"".join(schedule.SerializeToString() for schedule in record.spec.schedules)
-        group = None if depends.get(asked) else groups.get(asked)
-        if group is None:
-            try:
-                spec = decode_schedules(record.spec.schedules)
-                assert spec is not None, "there is a schedule"
-                identity = JobIdentity(
-                    namespace=namespace,
-                    name=job,
-                    uid=record.uid,
-                    since=record.effective_time_ns,
-                )
-                schedule = self._mesh.jobs.schedules.build(spec, identity)
-            except CoreError:
-                return  # it can't be decided about either
-            depends[asked] = depends_on_job(spec)
-            group = _Group(schedule)
-            groups[kv.key if depends[asked] else asked] = group
-        group.jobs += 1
-        if len(group.names) < _NAMED:
-            group.names.append(f"namespaces/{namespace}/jobs/{job}")
+
+def _group(
+    kv: KeyValue, groups: dict[Hashable, _Group], specs: dict[bytes, _Shared | None]
+) -> None:
+    """Counts a job among those with equal schedules, which are read once."""
+    record = records.JobRecord.FromString(kv.value)
+    if record.paused or not record.spec.schedules:
+        return
+    asked = b"".join(schedule.SerializeToString() for schedule in record.spec.schedules)
+    if asked not in specs:
+        try:
+            spec = decode_schedules(record.spec.schedules)
+        except CoreError:
+            spec = None
+        specs[asked] = None if spec is None else _Shared(spec, depends_on_job(spec))
+    shared = specs[asked]
+    if shared is None:
+        return
+    namespace, job = keys.parse_job_key(kv.key)
+    key: Hashable = kv.key if shared.by_job else asked
+    group = groups.get(key)
+    if group is None:
+        identity = JobIdentity(
+            namespace=namespace, name=job, uid=record.uid, since=record.effective_time_ns
+        )
+        group = groups[key] = _Group(shared.spec, identity)
+    group.jobs += 1
+    if len(group.names) < _NAMED:
+        group.names.append(f"namespaces/{namespace}/jobs/{job}")
 
 
 def _range(request: api.ForecastLoadRequest, now: Instant) -> _Range:
