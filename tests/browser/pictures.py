@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from browser.conftest import FLAGS, Shop
+from browser.test_console import sexton
 from integration.mesh.mesh_process import MeshProcess, wait_for
 from playwright.sync_api import Page, sync_playwright
 
@@ -30,8 +31,7 @@ VIEWS = {
 
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="sexton-pictures-") as folder:
-        flags = ("--console", "--workers", "3", "--drain", "1", "--app", "shop",
-                 "--apply", str(HERE / "shop.yaml"))  # fmt: skip
+        flags = ("--console", "--workers", "3", "--drain", "1", "--app", "shop")
         mesh = MeshProcess(Path(folder), *flags, environment={"PYTHONPATH": str(HERE)})
         try:
             take(Shop(mesh.start()))
@@ -41,6 +41,7 @@ def main() -> None:
 
 def take(shop: Shop) -> None:
     """Takes every picture."""
+    sexton(shop, "apply", "-f", str(HERE / "shop.yaml"))
     time.sleep(RUNS_FOR_S)
     lost = lose_a_worker(shop)
     addresses = VIEWS | {"run": lost, "why": skipped(shop)}
