@@ -215,7 +215,7 @@ def test_a_trace_of_ten_thousand_spans_is_shown_and_scrolled(shop: Shop, opens: 
 
     def encode(number: int) -> list[bytes]:
         begin = start + number * 1_000_000
-        own = otlp.derived_span(parent, number << 24)
+        own = otlp.derived_span(parent, (number + 1) << 24)
         return [
             otlp.span(trace.trace_id, own, parent, b"step %d" % number, otlp.INTERNAL, begin,
                       begin + 500_000, b"")

@@ -56,7 +56,7 @@ def facts_of(spec: job_pb2.JobSpec) -> list[tuple[str, str]]:
     facts = [
         (f"{kind} task", what),
         ("queue", f"{spec.queue or 'default'}, priority {spec.priority}"),
-        ("overlap", _word(job_pb2.OverlapPolicy.Name(spec.overlap))),
+        ("overlap", _word(job_pb2.OverlapPolicy.Name(spec.overlap)).replace("_", " ")),
         ("catch-up", policy.lower().replace("_", " ")),
         (
             "retry",
@@ -64,7 +64,7 @@ def facts_of(spec: job_pb2.JobSpec) -> list[tuple[str, str]]:
             + _span(retry.max_backoff),
         ),
         ("timeout", _span(spec.timeout)),
-        ("delivery", _word(job_pb2.Delivery.Name(spec.delivery))),
+        ("delivery", _word(job_pb2.Delivery.Name(spec.delivery)).replace("_", " ")),
     ]
     if spec.exclusive:
         facts.append(("exclusive", "two executions never overlap"))

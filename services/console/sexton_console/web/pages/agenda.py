@@ -28,6 +28,8 @@ SPAN: Final = timedelta(hours=24)
 BINS: Final = 288
 """Of the whole axis: ten minutes each."""
 _BIN_S: Final = int(2 * SPAN.total_seconds()) // BINS
+_LABEL: Final = 8
+"""Parts of the axis that a label takes."""
 _MOST: Final = 1_000
 _KEPT_S: Final = 15.0
 _AT_ONCE: Final = 8
@@ -238,8 +240,8 @@ def _hours(start: datetime) -> list[tuple[float, str]]:
     found = []
     for hour in range(48):
         time = first + timedelta(hours=hour)
-        if time.hour % 3 == 0:
-            place = (time - start).total_seconds() / _BIN_S
+        place = (time - start).total_seconds() / _BIN_S
+        if time.hour % 3 == 0 and place < BINS - _LABEL:
             found.append((place, f"{time:%a %d}" if time.hour == 0 else f"{time:%H}"))
     return found
 
