@@ -27,6 +27,10 @@ from sexton_sim.history import Durable
 from sexton_sim.sources import Opening, Sources
 
 _TIMES: Final = Times(session_ns=round(SESSION_S * 1e9), kills_noted=False, slack_ns=2_000_000_000)
+VIOLATED: Final = "VIOLATED"
+BUSY: Final = 6.0
+"""With more than so many that want each processor, leases of two seconds can't be kept in time."""
+_TIMING: Final = frozenset({"L1", "L2", "L4", "L6", "L7"})
 _PROMPT: Final = frozenset({"on_time", "late"})
 """Why runs were started that waited for nothing but their time."""
 
@@ -55,13 +59,19 @@ class Row:
     """That the scenario and its ending took."""
     checked: int = 0
     """Things that the checker looked at."""
+    load: float = 0.0
+    """How many wanted each processor at the worst moment, over a minute."""
     problems: list[str] = field(default_factory=list)
+    late: list[str] = field(default_factory=list)
+    """What came later than promised; on a machine that has far too much to do this says nothing."""
     inconclusive: list[str] = field(default_factory=list)
 
     @property
     def verdict(self) -> str:
         """Says it in a word."""
-        return "holds" if not self.problems else "VIOLATED"
+        if self.problems or (self.late and self.load <= BUSY):
+            return VIOLATED
+        return "inconclusive" if self.late else "holds"
 
     def entry(self) -> dict[str, Any]:
         """Gives it for a JSON file."""
@@ -77,6 +87,7 @@ def judge(
     loaded: Span,
     measured: Mapping[str, float],
     known: set[str],
+    load: float,
 ) -> Row:
     """Reads all that is written, and judges it.
 
@@ -99,17 +110,23 @@ def judge(
         takeover_s=measured.get("takeover_s"),
         redelivery_s=redelivery_s(history, here),
         seconds=(played.end_ns - played.begin_ns) / 1e9,
+        load=load,
     )
     verdict = verify.judge(sources, _TIMES)
     row.checked = sum(verdict.checked.values())
     row.inconclusive = list(verdict.inconclusive)
-    row.problems = [found for found in map(str, verdict.violations) if found not in known]
-    known.update(row.problems)
-    row.problems += _broken_promises(scenario, row)
+    for violation in verdict.violations:
+        if str(violation) not in known:
+            known.add(str(violation))
+            (row.late if violation.rule in _TIMING else row.problems).append(str(violation))
+    row.problems += _broken_promises(row)
+    row.late += _late_promises(scenario, row)
+    if scenario.takeover_s is not None and row.takeover_s is None:
+        row.problems.append("nobody took over")
     return row
 
 
-def _broken_promises(scenario: Scenario, row: Row) -> list[str]:
+def _broken_promises(row: Row) -> list[str]:
     problems = []
     if row.fired < 10:
         problems.append(f"only {row.fired} runs were fired: too few to tell anything")
@@ -117,15 +134,18 @@ def _broken_promises(scenario: Scenario, row: Row) -> list[str]:
         problems.append(f"{row.doubled} nominal times or attempts are doubled")
     if row.lost:
         problems.append(f"{row.lost} nominal times of steady jobs are lost")
+    return problems
+
+
+def _late_promises(scenario: Scenario, row: Row) -> list[str]:
+    found = []
     for what, promised, took in (
         ("somebody else acted", scenario.takeover_s, row.takeover_s),
         ("runs started elsewhere", scenario.redelivery_s, row.redelivery_s),
     ):
         if promised is not None and took is not None and took > promised + BAND_S:
-            problems.append(f"{what} after {took:.1f} s, promised are {promised:g} s")
-    if scenario.takeover_s is not None and row.takeover_s is None:
-        problems.append("nobody took over")
-    return problems
+            found.append(f"{what} after {took:.1f} s, promised are {promised:g} s")
+    return found
 
 
 def _fired(log: Iterable[Opening | Durable], played: Span) -> tuple[int, float, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import threading
 import time
@@ -27,7 +28,7 @@ _LOOK_S: Final = 0.5
 _MOST_TOLD: Final = 5
 _TITLES: Final = (
     "scenario", "mesh", "fired", "doubled", "lost", "repeated", "latest", "takeover",
-    "redelivery", "checked", "verdict",
+    "redelivery", "checked", "load", "verdict",
 )  # fmt: skip
 
 
@@ -45,6 +46,7 @@ class Player:
         self._notes = HistoryFile(self._faults)
         self._known: set[str] = set()
         self._since_ns = 0
+        self._load_seen = 0.0
         self._over = threading.Event()
         self._watching = threading.Thread(target=self._watch_lives, daemon=True)
 
@@ -58,6 +60,7 @@ class Player:
     def play(self, scenario: Scenario) -> Row:
         """Plays a scenario to its end: heal, quiet, last read, checker."""
         began_ns = boot_ns()
+        self._load_seen = 0.0
         time.sleep(WARM_S)
         random_ = random.Random(f"{self._seed}/{scenario.name}/{len(self.rows)}")
         stage = Stage(self.mesh, self._load, self._notes, random_)
@@ -79,6 +82,7 @@ class Player:
             loaded=loaded,
             measured=stage.measured,
             known=self._known,
+            load=self._load_seen,
         )
         row.problems[:0] = [failure] if failure else []
         self.rows.append(row)
@@ -99,6 +103,8 @@ class Player:
         """Notes who is back: when it serves, for until then it is as good as down."""
         lives = {name: member.life for name, member in self.mesh.members().items()}
         while not self._over.wait(_LOOK_S):
+            wanted = os.getloadavg()[0] / (os.cpu_count() or 1)
+            self._load_seen = max(self._load_seen, wanted)
             for name, member in self.mesh.members().items():
                 if lives.get(name) != member.life and self.mesh.serves(name):
                     lives[name] = member.life
@@ -125,8 +131,9 @@ def write_report(rows: Sequence[Row], path: Path) -> None:
 
 def told(row: Row) -> list[str]:
     """Says what was wrong in a scenario: the first few of many like each other are enough."""
-    found = [f"{row.mesh} {row.scenario}: {problem}" for problem in row.problems[:_MOST_TOLD]]
-    more = len(row.problems) - len(found)
+    problems = row.problems + row.late
+    found = [f"{row.mesh} {row.scenario}: {problem}" for problem in problems[:_MOST_TOLD]]
+    more = len(problems) - len(found)
     return [*found, f"{row.mesh} {row.scenario}: and {more} more"] if more else found
 
 
@@ -134,7 +141,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     return (
         row.scenario, row.mesh, str(row.fired), str(row.doubled), str(row.lost),
         str(row.repeated), _seconds(row.latest_s), _seconds(row.takeover_s),
-        _seconds(row.redelivery_s), str(row.checked), row.verdict,
+        _seconds(row.redelivery_s), str(row.checked), f"{row.load:.1f}", row.verdict,
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from faults.judge import Row
+from faults.judge import VIOLATED, Row
 from faults.kinds import MakeMesh, kinds
 from faults.mesh import FaultMesh, Usage
 from faults.play import Player, table, told, write_report
@@ -77,7 +77,7 @@ def main() -> int:
     say(table(rows))
     if arguments.report:
         write_report(rows, arguments.report)
-    bad = [row for row in rows if row.problems]
+    bad = [row for row in rows if row.verdict == VIOLATED]
     for line in broken:
         say(line)
     say(f"{len(rows)} scenarios, {len(bad)} violated; {len(leaks)} things that grow")
@@ -125,7 +125,7 @@ class _Soak:
                 first_round = first_round and bool(left)
             finally:
                 player.end()
-            if failed or any(row.problems for row in player.rows):
+            if failed or any(row.verdict == VIOLATED for row in player.rows):
                 say(f"what it wrote is kept in {folder}")
             else:
                 shutil.rmtree(folder)

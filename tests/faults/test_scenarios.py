@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from faults.judge import Row
+from faults.judge import VIOLATED, Row
 from faults.kinds import kinds, lacking
 from faults.play import Player, told
 from faults.scenarios import CONTAINERS, PROCESSES, SCENARIOS, Scenario
@@ -75,4 +75,6 @@ def test_the_promise_holds(
         theatre.clear()  # nobody knows what state it is in; the next scenario gets another
         raise
     rows.append(row)
-    assert not row.problems, "\n".join(told(row))
+    assert row.verdict != VIOLATED, "\n".join(told(row))
+    if row.verdict != "holds":
+        pytest.skip(f"{row.load:.0f} wanted each processor: {'; '.join(told(row))}")
