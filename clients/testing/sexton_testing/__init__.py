@@ -2,6 +2,7 @@
 
 >>> from datetime import timedelta
 >>> import sexton
+>>> from sexton_testing import Rehearsal
 >>> rehearsal = Rehearsal("2027-03-27T00:00:00Z")
 >>> rehearsal.apply(
 ...     {
@@ -19,6 +20,21 @@
 2027-03-29 00:30:00+00:00 succeeded
 """
 
-from sexton_testing.rehearsal import Passed, Rehearsal
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sexton_testing.rehearsal import Passed as Passed
+    from sexton_testing.rehearsal import Rehearsal as Rehearsal
 
 __all__ = ["Passed", "Rehearsal"]
+
+
+def __getattr__(name: str) -> Any:
+    # pytest loads the plugin in every run, also in those that rehearse nothing.
+    if name in __all__:
+        from sexton_testing import rehearsal  # noqa: PLC0415
+
+        return getattr(rehearsal, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -41,6 +41,8 @@ class Operating(
 
     def begin_operating(self):
         self.backfills = {}
+        self.goes_on = False
+        self.decision = "fired"
         self.paused_queues = {}
         self.drained = []
         self.notices = {}
@@ -134,7 +136,7 @@ class Operating(
             entries = [
                 scheduler_pb2.LedgerEntry(
                     nominal_time=fired.nominal_time,
-                    decision="fired",
+                    decision=self.decision,
                     reason="on_time",
                     run=fired,
                     decide_time=fired.create_time,
@@ -198,6 +200,8 @@ class Operating(
     def GetBackfill(self, request, context):
         with self._answering("GetBackfill", context):
             found = self._backfill(request.name)
+            if self.goes_on:
+                return backfill_pb2.GetBackfillResponse(backfill=found)
             found.state, found.started = backfill_pb2.BACKFILL_STATE_DONE, found.total
             found.waits_for = ""
             found.end_state_time.CopyFrom(at(NOW))

@@ -333,3 +333,26 @@ def test_dead_letters_are_not_worked_off_because_nothing_was_said(client):
         client.dead.purge()
     assert client.dead.purge(fingerprint="of none") == 0
     assert client.dead.purge(all_namespaces=True) == 1
+
+
+@pytest.mark.parametrize("part", ["jobs", "runs", "backfills", "dead", "mesh"])
+def test_both_clients_make_the_same_calls(client, part):
+    asynchronous = getattr(client, part).target
+    calls = {name for name in dir(asynchronous) if not name.startswith("_")}
+    assert {name for name in dir(getattr(client, part)) if not name.startswith("_")} - {
+        "target"
+    } == calls
+    assert getattr(sexton.AsyncClient("127.0.0.1:1"), part).__class__ is asynchronous.__class__
+
+
+def test_a_backfill_that_goes_on_is_waited_for_until_the_time_is_up(client, api, monkeypatch):
+    monkeypatch.setattr("sexton._operating_api._LOOK_EVERY_S", 0.01)
+    api.goes_on = True
+    with pytest.raises(errors.DeadlineExceeded, match=r"has started 2 of 6 runs within 0\.05 s"):
+        client.backfills.wait("nightly/0a1b2c3d", timeout_s=0.05)
+
+
+def test_an_answer_of_a_newer_mesh_is_named(client, api):
+    api.decision = "pondered"
+    with pytest.raises(errors.Unimplemented, match="'pondered', which this version"):
+        list(client.jobs.decisions("nightly"))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime
 
 from sexton import JobSpec, ShellTask
@@ -17,3 +20,15 @@ def test_which_knows_nothing_of_the_one_before(rehearsal: Rehearsal) -> None:
     assert rehearsal.runs() == []
     rehearsal.apply({"job": JobSpec(task=ShellTask("true"))})
     assert rehearsal.trigger("job").run is not None
+
+
+def test_what_rehearses_nothing_loads_nothing() -> None:
+    code = "import sys, sexton_testing.plugin; print('sexton_core' in sys.modules)"
+    printed = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert printed == "False\n"
