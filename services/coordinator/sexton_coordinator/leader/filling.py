@@ -240,12 +240,13 @@ class Filling:
         """Takes what a commit has made of a backfill."""
         self._set(filled.uid, filled.id, filled.record, revision)
 
-    def doubt(self, filled: Filled) -> None:
+    def doubt(self, filled: Filled, *, may_come_late: bool) -> None:
         """Notes that a commit was refused, or that its outcome is not known.
 
-        What nobody waits for any more may begin by a commit that arrives late: it is looked for.
+        What nobody waits for any more may begin by a commit that comes late: it is looked for.
         """
-        self._finds = _FINDS
+        if may_come_late:
+            self._finds = _FINDS
         active = self._active.setdefault(filled.uid, {})
         if filled.id not in active:
             active[filled.id] = _Active(record=filled.record, revision=0)

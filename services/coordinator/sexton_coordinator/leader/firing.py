@@ -297,7 +297,7 @@ class Firing:
         except OutcomeUnknown:
             for known, step in steps:
                 self._counters.unknown += 1
-                self._doubt(step)
+                self._doubt(step, may_come_late=True)
                 known.sent, known.sent_runs = step.state_value, step.created
                 if step.verdict.buffered:
                     self._machine.waiting.add(known.uid)
@@ -326,7 +326,7 @@ class Firing:
         if result.outcome is Outcome.COMMITTED:
             self._done(known, step, result.revision)
             return
-        self._doubt(step)
+        self._doubt(step, may_come_late=False)
         if step.asked is not None:
             step.asked.sent = False
         if result.outcome is Outcome.REFUSED:
@@ -379,10 +379,10 @@ class Firing:
             self._asking.answer(step.asked, step.answer)
         self._machine.finish(known, verdict.next_due)
 
-    def _doubt(self, step: Step) -> None:
+    def _doubt(self, step: Step, *, may_come_late: bool) -> None:
         """Notes that a step's backfill may stand as it was, or as the step would have it."""
         if step.filled is not None:
-            self._filling.doubt(step.filled)
+            self._filling.doubt(step.filled, may_come_late=may_come_late)
 
     def _read_again(self, known: Known) -> None:
         """Has a job read and decided about again: at once, or after a pause if that goes on."""
