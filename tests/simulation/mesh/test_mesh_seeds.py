@@ -81,7 +81,7 @@ def test_every_rule_has_something_to_look_at_and_every_kind_of_fault_is_injected
     )
     injected: Counter[str] = Counter()
     checked: Counter[str] = Counter()
-    for seed in (1, 2, 3):
+    for seed in (2, 3, 4):
         outcome = run(seed, stormy)
         assert outcome.verdict.ok, f"seed {seed}: {outcome.verdict}"
         injected += outcome.injected

@@ -120,6 +120,10 @@ def _sleep_machine(it: Injector, rng: random.Random) -> None:
 def _sleep_all(it: Injector, rng: random.Random) -> None:
     it.note("sleep_all")
     for host in it.world.hosts:
+        if host.machine.rate != 1.0:
+            # A clock that is off by a twentieth is so for a while, not for days.
+            host.machine.set_rate(1.0)
+            it.world.recorder.clock("rate", host.name, rate=1.0)
         if host.machine.awake:
             _sleep(it, host)
     for_s = rng.choice(_LONG_SLEEPS_S)
