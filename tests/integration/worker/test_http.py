@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import signal
 import ssl
@@ -43,6 +44,7 @@ class Site:
         self.requests: list[Request] = []
         self.answer: Callable[[Request], bytes] = lambda _: reply("200 OK")
         self.silent = False
+        self.answers_once = False
         self.asked = asyncio.Event()
         self.closed = asyncio.Event()
 
@@ -63,6 +65,8 @@ class Site:
                 if not self.silent:
                     writer.write(self.answer(self.requests[-1]))
                     await writer.drain()
+                if self.answers_once:
+                    return
         except (asyncio.IncompleteReadError, ConnectionError):
             self.closed.set()
         finally:
@@ -290,6 +294,60 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused() -> None:
     assert refused.message.startswith("no connection: its certificate can't be verified: ")
     assert (await call(request, (), trusting)).succeeded
     listening.close()
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "output"),
+    [
+        (OK + b"X: " + b"a" * 300_000 + b"\r\n\r\n", "connection", ""),
+        (OK + b"Content-Length: 3\r\nContent-Length: 5\r\n\r\nabcde", "connection", ""),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n", "connection", ""),
+        (OK + b"Content-Type: a\0b\r\n\r\n", "connection", ""),
+        (b"HTTP/1.1 302 X\r\nLocation: http://[::1\r\n\r\n", "connection", ""),
+        (b"HTTP/1.1 999 X\r\nContent-Length: 0\r\n\r\n", "http 999", "999 X, 0 bytes after"),
+        (b"", "connection", ""),
+        (OK + b"Content-Length: 3\r\n\r\n\0\xff\x1b", "", "\n\ufffd\ufffd\x1b"),
+        (OK + b"Content-Encoding: gzip\r\nContent-Length: 4\r\n\r\nabcd", "", "\nabcd"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" + OK + b"Content-Length: 0\r\n\r\n", "", "0 bytes"),
+    ],
+    ids=lambda value: value.partition(b"\r\n")[0].decode() if isinstance(value, bytes) else "",
+)
+async def test_whatever_a_server_says_the_attempt_ends_and_says_how(
+    answer: bytes, kind: str, output: str
+) -> None:
+    async with site() as served:
+        served.answers_once, served.answer = True, lambda _: answer
+        request = HttpRequest("POST", served.url(), {}, b"b", ())
+        ended = await call(request, (), ssl.create_default_context())
+    assert (ended.succeeded, ended.kind) == (not kind, kind)
+    assert output in ended.output_tail
+
+
+async def test_an_endless_answer_is_not_read_to_its_end() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(OK + b"\r\n")
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(b"x" * 1024 * 1024)
+                await writer.drain()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    request = HttpRequest("GET", f"http://127.0.0.1:{port}/", {}, b"", ())
+    ended = await call(request, (), ssl.create_default_context())
+    server.close()
+    assert ended.succeeded
+    assert ended.output_tail.startswith("200 OK, more than 16,777,216 bytes after ")
+
+
+async def test_a_host_that_is_no_name_is_refused_for_good() -> None:
+    request = HttpRequest("GET", "http://xn--/", {}, b"", ())
+    ended = await call(request, (), ssl.create_default_context())
+    assert (ended.kind, ended.for_good) == ("request", True)
 
 
 async def test_no_proxy_of_the_environment_is_used(pair: Pair) -> None:

@@ -40,6 +40,12 @@ _CONNECT_TIMEOUT_S: Final = 30.0
 _MAX_BODY_BYTES: Final = 16 * 1024 * KIB
 """Of a response, what is read; what comes after that is nobody's."""
 _MAX_REDIRECTS: Final = 5
+_CANT_BE_SENT: Final = (
+    httpx.InvalidURL,
+    httpx.UnsupportedProtocol,
+    httpx.LocalProtocolError,
+    UnicodeError,  # a host that is no domain name, as IDNA reads it
+)
 _SHOWN_CHARACTERS: Final = 300
 _WORTH_REPEATING: Final = frozenset({408, 421, 425, 429})
 """Of the 4xx: those that speak of the moment, not of the request."""
@@ -159,7 +165,7 @@ async def call(request: HttpRequest, expect: Collection[int], tls: ssl.SSLContex
             async for chunk in response.aiter_raw():
                 if not body.take(chunk):
                     break
-    except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError) as error:
+    except _CANT_BE_SENT as error:
         return Ended.failure("request", f"it can't be sent: {error}", for_good=True)
     except httpx.ConnectTimeout:
         return Ended.failure("connection", f"no connection within {_CONNECT_TIMEOUT_S:g} s")
