@@ -78,7 +78,8 @@ def settings(
     chosen = namespace if namespace is not None else given.get("SEXTON_NAMESPACE") or "default"
     namespace_name(chosen)
     # What `sexton up` runs speaks in the clear, on loopback.
-    addresses_are_local = local is not None and set(addresses) <= set(local.api)
+    of_this_machine = {_with_loopback_as_one(each) for each in (local.api if local else ())}
+    in_the_clear = {_with_loopback_as_one(each) for each in addresses} <= of_this_machine
     found, restricted = _secret(secret, secret_file, given, local)
     return Settings(
         addresses=addresses,
@@ -88,7 +89,7 @@ def settings(
         retry_for_s=retry_for_s,
         _secret=found,
         _secret_for=restricted,
-        tls=tls or (None if addresses_are_local else Tls.of_environment(given)),
+        tls=tls or (None if in_the_clear else Tls.of_environment(given)),
     )
 
 

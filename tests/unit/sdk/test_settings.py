@@ -40,6 +40,18 @@ def test_the_secret_of_this_machine_is_shown_to_no_other(announced):
     assert shown == [True, True, False, False]
 
 
+def test_tls_is_what_the_environment_says_but_for_a_mesh_of_this_machine(announced, monkeypatch):
+    monkeypatch.setenv("SEXTON_TLS_CA", "ca.pem")
+    monkeypatch.setenv("SEXTON_TLS_SERVER_NAME", "sexton")
+    assert settings().tls is None
+    assert settings(["127.0.0.1:7404", "localhost:7400"]).tls is None
+    found = settings(["127.0.0.1:7404", "example.com:7400"]).tls
+    assert (found.ca, found.cert, found.server_name) == ("ca.pem", None, "sexton")
+    monkeypatch.delenv("SEXTON_TLS_CA")
+    with pytest.raises(errors.InvalidArgument, match="SEXTON_TLS_CA"):
+        settings("example.com:7400")
+
+
 def test_the_environment_wins_over_the_machine_and_what_is_given_over_both(
     announced, tmp_path, monkeypatch
 ):
