@@ -275,6 +275,28 @@ def test_notices_that_are_lost_cost_time_and_nothing_else() -> None:
     story(scenario)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("cut_after_ms", [3, 5, 8])
+def test_one_whose_answers_were_lost_goes_on_though_nobody_asks_again(cut_after_ms: int) -> None:
+    async def scenario(world: World) -> None:
+        await world.make(schedules=DAYS)
+        await world.until(world.mesh_now() + S)
+        asked = asyncio.create_task(fill(world))
+        await asyncio.sleep(cut_after_ms / 1_000)
+        world.network.cut("store", "coordinator-1")  # what is sent arrives, answers are lost
+        assert not asked.done()
+        await asyncio.sleep(0.3)
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
+        world.network.heal_all()
+        await world.until(world.mesh_now() + 60 * S)
+        (kv,) = await world.below(b"backfills/")
+        assert world.backfill_of(kv).state == pb.BACKFILL_STATE_DONE
+        assert await filled_days(world) == list(range(10))
+
+    story(scenario, lasts_s=0.1)
+
+
 def test_the_same_request_is_one_backfill_and_another_body_is_refused() -> None:
     async def scenario(world: World) -> None:
         await world.make(schedules=DAYS)
