@@ -56,7 +56,7 @@ class Mesh:
     def client(self) -> Client:
         """Connects to every replica's published port."""
         addresses = [f"127.0.0.1:{each.port}" for each in self.compose.of("coordinator")]
-        return Client(addresses, secret=self.secret, retry_for_s=30)
+        return Client(addresses, secret=self.secret, timeout_s=60, retry_for_s=60)
 
     def up(self, *arguments: str) -> None:
         """Starts what does not run."""

@@ -124,6 +124,16 @@ def test_a_worker_that_is_stopped_lets_its_run_end(mesh: Mesh) -> None:
     mesh.wait_until_whole()
 
 
+def test_one_that_is_stopped_while_it_starts_ends_all_the_same(mesh: Mesh) -> None:
+    (standby, *_) = mesh.compose.of("queue")
+    docker("restart", standby.id)
+    docker("stop", standby.id)
+    # 143: by the signal, before it listened. 137 would be by force, when its time was over.
+    assert mesh.compose.containers()[standby.name].exit_code in (0, 143)
+    mesh.up()
+    mesh.wait_until_whole()
+
+
 @pytest.mark.parametrize("name", WHOLE)
 def test_every_process_that_dies_is_started_again(mesh: Mesh, name: str) -> None:
     before = mesh.compose.containers()[name]

@@ -396,9 +396,7 @@ def _pids(each: Container) -> list[int]:
 
 
 def _main_pid(each: Container) -> int:
-    """Gives the process that is the member: of a worker it is the child of process 1."""
-    if each.service != Role.WORKER.value:
-        return each.pid
+    """Gives the process that is the member: the child of process 1, which passes signals on."""
     for line in docker("top", each.id, "-eo", "pid,ppid").splitlines()[1:]:
         pid, parent = line.split()
         if int(parent) == each.pid:

@@ -30,6 +30,7 @@ def test_each_variable_is_explained_with_its_default() -> None:
 def test_each_container_of_ours_is_kept_in_its_bounds(name: str) -> None:
     each = SERVICES[name]
     assert each["read_only"] is True
+    assert each["init"] is True
     assert each["cap_drop"] == ["ALL"]
     assert each["security_opt"] == ["no-new-privileges:true"]
     assert "privileged" not in each
