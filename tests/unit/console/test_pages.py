@@ -18,6 +18,7 @@ from sexton_console.mesh.numbers import Seen
 from sexton_console.traces.model import LogLine, Span
 from sexton_console.web.pages import jobs
 from sexton_console.web.render import environment, output_text
+from sexton_console.web.shared import shared
 from sexton_runtime import otlp
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
@@ -276,3 +277,26 @@ def test_numbers_are_grouped_and_what_else_is_shown_is_plain() -> None:
     assert template.render(said="<a>\x1b[1mb\x1b[0m\x07") == (
         "1\u202f234\u202f567 0.2 &lt;a&gt;b\u2407"
     )
+
+
+def test_what_is_slow_to_answer_is_asked_for_less_often() -> None:
+    async def scenario(world: World) -> None:
+        desk = Site(world).desk
+        asked: list[float] = []
+
+        async def answer(takes_s: float) -> int:
+            asked.append(takes_s)
+            await asyncio.sleep(takes_s)
+            return len(asked)
+
+        for takes_s, first in ((0.0, 1), (0.5, 3)):
+            key = f"takes {takes_s}"
+            assert await shared(desk, key, 2.0, lambda t=takes_s: answer(t)) == first
+            assert await shared(desk, key, 2.0, lambda t=takes_s: answer(t)) == first
+            await asyncio.sleep(3)
+            later = await shared(desk, key, 2.0, lambda t=takes_s: answer(t))
+            assert later == (first if takes_s else 2)
+        await asyncio.sleep(8)
+        assert await shared(desk, "takes 0.5", 2.0, lambda: answer(0.5)) == 4
+
+    story(scenario)

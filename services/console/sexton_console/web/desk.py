@@ -30,7 +30,7 @@ class Desk:
     hint: str = ""
     """How commands on this machine reach the API and the secret, for what is shown to be copied."""
     memo: dict[str, tuple[float, Any]] = field(default_factory=dict)
-    """Answers that several pages share for a moment."""
+    """Answers that several pages share for a moment, with the time until which they do."""
 
     @property
     def now_s(self) -> float:
