@@ -48,9 +48,13 @@ from sexton_runtime.kv.unknown import written
 
 MAX_JOBS: Final = 10_000
 MAX_BYTES: Final = 3 * 1024 * 1024
-BATCH: Final = 250
+BATCH: Final = 100
 _BATCH_BYTES: Final = 1024 * 1024
 """A commit message takes 4 MiB; one transaction has at most one."""
+
+_ROUNDS: Final = 3
+"""Times that what was refused is computed and committed together, before job by job: a replica that
+is short of time may come too late with a whole batch."""
 
 _YIELD_EVERY: Final = 20
 """Jobs checked in one go, some milliseconds: the leader's lease is renewed on the same loop."""
@@ -278,9 +282,20 @@ class Applier:
         )
 
     async def _commit(self, batch: Sequence[_Entry], work: _Work) -> None:
-        """Commits what was computed for a batch; computes anew what was refused."""
-        writing = [entry for entry in batch if entry.txn is not None]
-        for some in _by_size(writing):
+        """Commits what was computed for a batch; computes anew what was refused, or too late."""
+        left = await self._commit_once(batch)
+        for _ in range(_ROUNDS):
+            if not left:
+                return
+            await self._prepare(left, work)
+            left = await self._commit_once(left)
+        for entry in left:
+            await self._apply_alone(entry, work)
+
+    async def _commit_once(self, batch: Sequence[_Entry]) -> list[_Entry]:
+        """Commits what is to be written; gives what was not."""
+        left: list[_Entry] = []
+        for some in _by_size([entry for entry in batch if entry.txn is not None]):
             plans = [
                 Plan(txn=entry.txn, proof=written(entry.txn, entry.key), answer=str)
                 for entry in some
@@ -291,7 +306,8 @@ class Applier:
                 if result.outcome is Outcome.COMMITTED:
                     entry.applied.job.etag = str(result.revision)
                 else:
-                    await self._apply_alone(entry, work)
+                    left.append(entry)
+        return left
 
     async def _apply_alone(self, entry: _Entry, work: _Work) -> None:
         """Applies a job whose commit met another change."""
