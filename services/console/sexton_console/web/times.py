@@ -42,14 +42,15 @@ def iso(moment: Moment) -> str:
 def when(moment: Moment, zone: str = "UTC", style: str = "long") -> Markup:
     """Gives a time element: the wall time of the zone; scripts add the viewer's.
 
-    Styles: `long` with the day, `clock` without, `exact` with milliseconds, `ago` for a distance.
+    Styles: `long` with the day (and the year, where it is another), `clock` without, `exact` with milliseconds, `ago` for a distance.
     """
     instant = instant_of(moment)
     if instant is None:
         return NEVER
     local, name = _local(instant, zone)
+    year = "" if local.year == datetime.now(UTC).year else f" {local.year:04d}"
     text = {
-        "long": f"{local:%a %d %b %Y %H:%M:%S}",
+        "long": f"{local:%a %d %b}{year} {local:%H:%M:%S}",
         "clock": f"{local:%H:%M:%S}",
         "exact": f"{local:%H:%M:%S}.{instant // 1_000_000 % 1_000:03d}",
         "ago": f"{local:%d %b %H:%M:%S}",

@@ -6,6 +6,7 @@ let chosen = localStorage.getItem("zone") || "job";
 
 const PARTS = {
   long: { weekday: "short", day: "2-digit", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" },
+  short: { weekday: "short", day: "2-digit", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" },
   clock: { hour: "2-digit", minute: "2-digit", second: "2-digit" },
   exact: { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 },
 };
@@ -39,9 +40,10 @@ function dressOne(element) {
     element.title = zones.map((zone) => `${format("long", zone).format(date)} ${zone}`).join("\n");
     element.dataset.told = element.textContent;
   }
+  const sameYear = date.getUTCFullYear() === new Date().getUTCFullYear();
   let text = element.dataset.told;
   if (style === "ago") text = distance(Date.now() - date);
-  else if (chosen !== "job") text = format(style, chosen === "mine" ? MINE : "UTC").format(date).replaceAll(",", "");
+  else if (chosen !== "job") text = format(style === "long" && sameYear ? "short" : style, chosen === "mine" ? MINE : "UTC").format(date).replaceAll(",", "");
   if (element.textContent !== text) element.textContent = text;
 }
 
