@@ -42,7 +42,8 @@ def iso(moment: Moment) -> str:
 def when(moment: Moment, zone: str = "UTC", style: str = "long") -> Markup:
     """Gives a time element: the wall time of the zone; scripts add the viewer's.
 
-    Styles: `long` with the day (and the year, where it is another), `clock` without, `exact` with milliseconds, `ago` for a distance.
+    Styles: `long` with the day, and the year where it is another; `clock` without; `exact` with
+    milliseconds; `ago` for a distance.
     """
     instant = instant_of(moment)
     if instant is None:
