@@ -59,8 +59,9 @@ is short of time may come too late with a whole batch."""
 _YIELD_EVERY: Final = 20
 """Jobs checked in one go, some milliseconds: the leader's lease is renewed on the same loop."""
 
-_EXTRAS_BYTES: Final = 1024 * 1024
+_EXTRAS_BYTES: Final = 512 * 1024
 """Of an answer of at most 4 MiB, for what GetJob tells too; the rest is 260 bytes per job."""
+_TIME_BYTES: Final = 14
 
 _NONE: Final = api.AppliedJob.CHANGE_NONE
 _CREATED: Final = api.AppliedJob.CHANGE_CREATED
@@ -349,6 +350,11 @@ def _trim(applied: api.AppliedJob, room: int) -> int:
     Returns the bytes that are left for the jobs after it.
     """
     job = applied.job
+    for times in (applied.gained_times, applied.lost_times):
+        room -= _TIME_BYTES * len(times)
+        if room < 0:
+            del times[:]
+            room = 0
     for texts, notice in (
         (applied.changed_paths, "*"),
         (job.warnings, "there are warnings; GetJob has them"),

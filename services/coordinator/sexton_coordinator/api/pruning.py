@@ -29,7 +29,8 @@ from sexton_records import keys
 from sexton_runtime.kv.types import KeyValue, Outcome, prefix_end
 
 MAX_PRUNED: Final = 10_000
-"""Jobs that one call deletes. More of them look like a mistake, and nothing is done."""
+"""Jobs that one call deletes, less half as many as it brings: its answer names them all. More of
+them look like a mistake, and nothing is done."""
 _BATCH: Final = 100
 
 
@@ -40,6 +41,7 @@ class Wanted(NamedTuple):
     namespaces: tuple[str, ...]
     keep: Collection[Name]
     read_time: Instant
+    most: int
 
 
 class Pruner:
@@ -62,8 +64,8 @@ class Pruner:
             while True:
                 page = await self._mesh.store.scan(prefix, prefix_end(prefix), page_token=token)
                 found += [kv for kv in page.kvs if _is_to_go(wanted, kv)]
-                if len(found) > MAX_PRUNED:
-                    raise TooLarge("jobs to be pruned", len(found), MAX_PRUNED, "jobs")
+                if len(found) > wanted.most:
+                    raise TooLarge("jobs to be pruned", len(found), wanted.most, "jobs")
                 token = page.next_token
                 if not token:
                     break
@@ -161,7 +163,13 @@ def wanted_of(request: api.ApplyJobsRequest, names: Collection[Name], now: Insta
     read_time = now
     if request.HasField("prune_read_time"):
         read_time = min(checks.instant("prune_read_time", request.prune_read_time), now)
-    return Wanted(request.source, tuple(sorted(namespaces)), {*names, *kept}, read_time)
+    return Wanted(
+        source=request.source,
+        namespaces=tuple(sorted(namespaces)),
+        keep={*names, *kept},
+        read_time=read_time,
+        most=MAX_PRUNED - len(names) // 2,
+    )
 
 
 def _is_to_go(wanted: Wanted, kv: KeyValue) -> bool:
