@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from faults.mesh import FaultMesh, wait_for
+from faults.mesh import PATIENCE_S, FaultMesh, T, wait_for
 
 from sexton import (
     CatchUp,
@@ -34,7 +36,7 @@ from sexton import (
     RunState,
     ShellTask,
 )
-from sexton.errors import SextonError
+from sexton.errors import NotFound, SextonError
 
 STEADY: Final = tuple(f"steady-{number}" for number in range(5))
 """Jobs of which every second must have its run, whatever happens."""
@@ -98,17 +100,22 @@ class Load:
         for thread in self._threads:
             thread.join()
         with self.client(timeout_s=10.0, retry_for_s=30.0) as client:
-            for job in client.jobs.list():
-                client.jobs.pause(job)
-            wait_for(lambda: not live(client), "every run has ended", DRAINED_WITHIN_S)
+            for job in insist(lambda: list(client.jobs.list())):
+                with suppress(NotFound):  # deleted meanwhile
+                    insist(partial(client.jobs.pause, job))
+            wait_for(
+                lambda: not insist(lambda: live(client)), "every run has ended", DRAINED_WITHIN_S
+            )
             # The last read: of everything, and answered.
-            assert {job.name for job in client.jobs.list() if job.paused} >= {*STEADY, *LONG}
+            last = insist(lambda: list(client.jobs.list()))
+            assert {job.name for job in last if job.paused} >= {*STEADY, *LONG}
 
     def go_on(self) -> None:
         """Has every job go on, and people call."""
         with self.client(timeout_s=10.0, retry_for_s=30.0) as client:
-            for job in client.jobs.list():
-                client.jobs.resume(job, mode=ResumeMode.NEXT)
+            for job in insist(lambda: list(client.jobs.list())):
+                with suppress(NotFound):
+                    insist(partial(client.jobs.resume, job, mode=ResumeMode.NEXT))
         self._meddle()
 
     def end(self) -> None:
@@ -170,6 +177,20 @@ class _Person:
         if run is not None:
             end = self.rng.choice((self.client.runs.cancel, self.client.runs.terminate))
             end(run)
+
+
+def insist(call: Callable[[], T]) -> T:
+    """Repeats a call that a busy mesh does not answer in time; gives up as `wait_for` does."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return call()
+        except NotFound:
+            raise  # the mesh has answered
+        except SextonError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
 
 
 def live(client: Client) -> list[str]:
