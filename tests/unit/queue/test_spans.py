@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+from unit.queue.lines import waiting
+from unit.queue.test_machine import at_work, shop_with
 
 from sexton.internal.v1 import records_pb2 as pb
 from sexton.v1 import job_pb2, run_pb2
-from sexton_queue.spans import spans_of
+from sexton_queue.spans import spans_of, spans_to
 from sexton_runtime import otlp
+from sexton_runtime.exporting import Exporter
 
 S = 1_000_000_000
 T0 = 1_800_000_000 * S
@@ -93,3 +96,31 @@ def test_a_run_that_never_started_has_no_attempt_and_is_a_fault_where_it_is_a_de
 
 def test_a_run_without_a_trace_context_writes_nothing():
     assert spans_of(record(traceparent="")) == []
+
+
+def test_the_record_of_a_run_is_told_once_its_end_is_durable_and_not_before():
+    told = []
+    shop = shop_with(waiting())
+    shop.machine._ended = lambda record, arrived_at: told.append((record.state, arrived_at))
+    hand = at_work(shop)
+    hand.begin()
+    hand.finish()
+    found = shop.machine.decide(shop.now)
+    assert told == []
+    shop.machine.settle(found, None, shop.now)  # what became of the commit is not known
+    assert told == []
+    shop.pump()
+    hand.read()
+    shop.pump()
+    assert told == [(run_pb2.RUN_STATE_SUCCEEDED, 0)]
+
+
+def test_of_runs_that_are_not_sampled_only_dead_letters_are_written():
+    exporter = Exporter("http://127.0.0.1:1", {})
+    ended = spans_to(exporter)
+    unsampled = TRACEPARENT[:-1] + "0"
+    ended(record(traceparent=unsampled), 0)
+    assert len(exporter.sinks[0]) == 0
+    ended(record(traceparent=unsampled, state=run_pb2.RUN_STATE_FAILED), 0)
+    ended(record(), 0)
+    assert len(exporter.sinks[0]) == 2
