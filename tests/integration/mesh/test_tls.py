@@ -6,8 +6,11 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from subprocess import PIPE
 
@@ -30,7 +33,7 @@ class TlsMesh:
         self.store = self.start("store", "--data", str(folder / "store"))
         self.queue = self.start("queue", "--store", self.store)
         self.api = self.start("coordinator", "--store", self.store)
-        self.start("worker", "--queue", self.queue, "--allow", "shell", listens=False)
+        self.start("worker", "--queue", self.queue, "--allow", "shell,http", listens=False)
 
     def variables(self, name: str) -> dict[str, str]:
         """Gives what says how a process shows itself."""
@@ -64,21 +67,59 @@ class TlsMesh:
         return line.split()[-1]
 
 
-@pytest.fixture
-def mesh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TlsMesh]:
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsMesh]:
     with ExitStack() as stack:
-        mesh = TlsMesh(tmp_path, stack)
-        for name, value in mesh.variables("client").items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.setenv("SEXTON_CLIENT_SECRET_FILE", str(tmp_path / "secrets" / "client"))
-        monkeypatch.setenv("SEXTON_API", mesh.api)
-        monkeypatch.setattr("sexton_cli.online.session._RETRY_FOR_S", 0.2)
-        yield mesh
+        yield TlsMesh(tmp_path_factory.mktemp("tls"), stack)
+
+
+@pytest.fixture
+def mesh(running: TlsMesh, monkeypatch: pytest.MonkeyPatch) -> TlsMesh:
+    for name, value in running.variables("client").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("SEXTON_CLIENT_SECRET_FILE", str(running.folder / "secrets" / "client"))
+    monkeypatch.setenv("SEXTON_API", running.api)
+    monkeypatch.setattr("sexton_cli.online.session._RETRY_FOR_S", 0.2)
+    return running
 
 
 async def listed() -> list[str]:
     async with sexton.AsyncClient() as client:
-        return [job.full_name async for job in client.jobs.list()]
+        return [job.full_name async for job in client.jobs.list(prefix="hello")]
+
+
+@contextmanager
+def answering(status: int) -> Iterator[str]:
+    """Serves one status; gives the URL."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+def test_what_no_repetition_mends_ends_its_run_at_once(mesh: TlsMesh) -> None:
+    retry = sexton.Retry(max_attempts=3, initial_backoff=timedelta(milliseconds=50))
+    ended = {}
+    with sexton.Client() as client:
+        for status in (204, 404, 503):
+            with answering(status) as url:
+                spec = sexton.JobSpec(task=sexton.HttpTask(url), retry=retry)
+                client.jobs.create(f"call-{status}", spec)
+                run = client.jobs.trigger(f"call-{status}").run
+                assert run is not None
+                found = client.runs.wait(run, timeout_s=30)
+                ended[status] = (found.state.value, len(found.attempts))
+    assert ended == {204: ("succeeded", 1), 404: ("failed", 1), 503: ("failed", 3)}
 
 
 def test_jobs_run_and_both_clients_and_the_command_line_find_their_way(
@@ -91,7 +132,7 @@ def test_jobs_run_and_both_clients_and_the_command_line_find_their_way(
         assert client.runs.wait(started).state is sexton.RunState.SUCCEEDED
     assert asyncio.run(listed()) == ["default/hello"]
     capsys.readouterr()
-    assert run(["jobs", "list", "-o", "name"]) == 0
+    assert run(["jobs", "list", "--prefix", "hello", "-o", "name"]) == 0
     assert capsys.readouterr().out == "default/hello\n"
     assert run(["clock", "status", "--store", mesh.store]) == 0
     assert run(["health", mesh.api]) == 0
