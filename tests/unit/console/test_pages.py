@@ -6,12 +6,14 @@ import asyncio
 import json
 import re
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 from starlette.requests import Request
 from unit.console.site import CLIENT, Site
 from unit.coordinator.api.world import JOB, NS, S, World, shell, story
 
+from sexton import errors
 from sexton.v1 import job_pb2
 from sexton.v1 import scheduler_pb2 as api
 from sexton_console.mesh.numbers import Seen
@@ -232,6 +234,19 @@ def test_a_mesh_that_does_not_answer_is_said_and_the_page_is_there() -> None:
     story(scenario)
 
 
+class Away:
+    """A network that reaches nobody."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    async def unary(self, *_: Any) -> Any:
+        raise errors.Unavailable("nobody is there")
+
+
 def test_a_page_is_sent_again_when_it_has_changed() -> None:
     async def scenario(world: World) -> None:
         await world.make()
@@ -250,6 +265,10 @@ def test_a_page_is_sent_again_when_it_has_changed() -> None:
         await world.make(f"{NS}/jobs/second")
         second = await anext(stream)
         assert "second" in second
+        site.api._calls._wire = Away(site.api._calls._wire)
+        assert await anext(stream) == "event: away\ndata: stands still\n\n"
+        site.api._calls._wire = site.api._calls._wire.inner
+        assert "second" in await anext(stream)
         live.stopping.set()
         assert [each async for each in stream if not each.startswith("event: main")] == []
 

@@ -12,11 +12,13 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import structlog
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.types import Message, Scope
 
+from sexton.errors import SextonError
 from sexton_console.web.render import PARTIAL
 from sexton_console.web.urls import local_path
 
@@ -28,6 +30,11 @@ _QUIET_S: Final = 15.0
 """Something is sent at least this often, so that both sides notice when the other is gone."""
 _LONGEST_S: Final = 600.0
 """Then the browser asks anew, with whatever session it has by then."""
+
+_AWAY: Final = b"away"
+"""Stands for what was sent last where that was no page."""
+
+_log = structlog.get_logger(__name__)
 
 
 class Live:
@@ -54,7 +61,10 @@ class Live:
             yield "retry: 2000\n\n"
             while not self.stopping.is_set() and loop.time() - began < _LONGEST_S:
                 body = await self._render(request.scope, at)
-                if body is not None:
+                if body is None and before != _AWAY:
+                    before, said = _AWAY, loop.time()
+                    yield _event("away", "stands still")
+                elif body is not None:
                     digest = hashlib.blake2b(body, digest_size=16).digest()
                     if digest != before:
                         before, said = digest, loop.time()
@@ -98,7 +108,10 @@ class Live:
 
         try:
             await self.site(scope, receive, send)
-        except Exception:  # noqa: BLE001 - the page itself says what is wrong, and is logged
+        except SextonError:
+            return None
+        except Exception:  # noqa: BLE001 - the stream goes on; the page may be well again
+            _log.exception("A page could not be made again.", action="live", page=parts.path)
             return None
         return bytes(body) if status == 200 else None
 

@@ -21,6 +21,7 @@ function take(event) {
   const atEnd = log && log.scrollTop + log.clientHeight > log.scrollHeight - 40;
   morph(main, fresh);
   dress(main);
+  show("live", true);
   if (atEnd) main.querySelector(".log").scrollTop = 1e9;
 }
 
@@ -29,6 +30,7 @@ function follow() {
   stream = new EventSource("/live?at=" + encodeURIComponent(main.dataset.live));
   stream.addEventListener("open", () => show("live", true));
   stream.addEventListener("main", take);
+  stream.addEventListener("away", (event) => show(event.data, false));
   stream.addEventListener("error", () => {
     show("not connected", false);
     stream.close();
