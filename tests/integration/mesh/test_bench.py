@@ -87,6 +87,7 @@ def test_the_bench_of_scaling_divides_what_each_service_used_by_the_runs(bench: 
     assert {f"{service}_us" for service in SERVICES} <= set(row)
 
 
+@pytest.mark.slow
 def test_the_bench_of_scaling_refuses_numbers_that_it_can_not_spread(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

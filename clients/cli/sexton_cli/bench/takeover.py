@@ -54,6 +54,7 @@ async def _leader(jobs: int, seconds: int, folder: Path | None, by: signal.Signa
         "lost": load.runs - len(runs),
         "signal_to_first_fire_ms": round((begin + gap - sent) / MILLISECOND),
         "gap_ms": round(gap / MILLISECOND),
+        "decided_max_ms": round(max(run.decided - run.due for run in runs) / MILLISECOND, 2),
         "p50_ms": round(percentile(late, 50) / MILLISECOND, 2),
         "max_ms": round(late[-1] / MILLISECOND, 2),
         **judged,
