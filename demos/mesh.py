@@ -27,7 +27,7 @@ from sexton_cli.up.plan import free_base, taken
 HERE = Path(__file__).parent
 PERIODS_S = {"backup": 3, "report": 5, "sync-orders": 4}
 PORT_BASE = 7400
-OFFSETS = range(5)
+OFFSETS = (*range(5), 17, 80)
 PATIENCE_S = 60.0
 """Nothing in this story takes longer; what does is a failure."""
 
@@ -47,7 +47,7 @@ async def tell(seconds: float | None) -> None:
         (folder / "backups").mkdir()
         (folder / "shop" / "orders.csv").write_text("order,amount\n1,20\n2,40\n")
         say("Starting store, two queues, two coordinators and a worker on an empty folder ...")
-        mesh = await Mesh.start(folder)
+        mesh = await Mesh.start(folder, console=seconds is None)
         try:
             async with mesh.client() as client:
                 await show(mesh, client, seconds)
@@ -60,6 +60,8 @@ async def tell(seconds: float | None) -> None:
 async def show(mesh: Mesh, client: AsyncClient, seconds: float | None) -> None:
     """Shows the runs, and the death of a leader where the story has an end."""
     say(f"sexton is up: api {mesh.api}")
+    if mesh.console:
+        say(mesh.console)
     leader, token = await mesh.leader(client)
     say(f"{leader} leads, pid {mesh.pid(leader)}. Try this in another terminal:")
     for command in ("jobs list", "runs list", "members"):
@@ -154,13 +156,17 @@ def line_of(run: Run) -> str:
 class Mesh:
     """A `sexton up` as its user starts it."""
 
-    def __init__(self, process: asyncio.subprocess.Process, folder: Path, api: str) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, folder: Path, api: str, console: str
+    ) -> None:
         self.folder = folder
         self.api = api
+        self.console = console
+        """How a browser is let in; empty where the story ends too soon to look."""
         self._process = process
 
     @classmethod
-    async def start(cls, folder: Path) -> Mesh:
+    async def start(cls, folder: Path, *, console: bool) -> Mesh:
         """Returns once it serves."""
         base = PORT_BASE
         if taken([base + offset for offset in OFFSETS]):
@@ -168,7 +174,8 @@ class Mesh:
         path = os.pathsep.join(part for part in (str(HERE), os.environ.get("PYTHONPATH")) if part)
         process = await asyncio.create_subprocess_exec(
             sys.executable, leash.__file__, str(os.getpid()), "sexton_cli.main", "up",
-            "--data", str(folder / "mesh"), "--port-base", str(base), "--no-console",
+            "--data", str(folder / "mesh"), "--port-base", str(base),
+            "--console" if console else "--no-console",
             "--apply", str(HERE / "jobs" / "demo.yaml"), "--app", "demo_tasks",
             stdout=asyncio.subprocess.PIPE, start_new_session=True,
             env=os.environ | {"PYTHONPATH": path, "DEMO_FOLDER": str(folder)},
@@ -178,7 +185,8 @@ class Mesh:
             async for line in process.stdout:
                 if line.startswith(b"sexton is up: api "):
                     api = line.decode().strip().removeprefix("sexton is up: api ")
-                    return cls(process, folder / "mesh", api)
+                    link = (await process.stdout.readline()).decode().strip() if console else ""
+                    return cls(process, folder / "mesh", api, link)
                 say(line.decode().rstrip())
         raise OtherwiseError(f"sexton up ended with exit code {await process.wait()}")
 
