@@ -41,9 +41,14 @@ _CLOCK_STATES = {
 }
 
 
-def txns_from_wire(txns: Sequence[pb.Txn]) -> tuple[Txn, ...]:
-    """Reads the transactions of one Commit."""
-    return tuple([_txn_from_wire(txn, index) for index, txn in enumerate(txns)])
+def txns_from_wire(txns: Sequence[pb.Txn], fence: tuple[Compare, ...] = ()) -> tuple[Txn, ...]:
+    """Reads the transactions of one Commit, each of which has the `fence` as its last compare."""
+    return tuple([_txn_from_wire(txn, index, fence) for index, txn in enumerate(txns)])
+
+
+def fence_from_wire(request: pb.CommitStreamRequest) -> tuple[Compare, ...]:
+    """Reads the compare that all transactions of a request share, if there is one."""
+    return (_compare_from_wire(request.fence),) if request.HasField("fence") else ()
 
 
 def op_from_wire(op: pb.Op | pb.CompareAndSetRequest, path: str) -> Op:
@@ -145,11 +150,12 @@ def status_to_wire(status: EngineStatus, limits: Limits, version: str) -> pb.Sta
     )
 
 
-def _txn_from_wire(txn: pb.Txn, index: int) -> Txn:
+def _txn_from_wire(txn: pb.Txn, index: int, fence: tuple[Compare, ...]) -> Txn:
+    compares = [_compare_from_wire(each, index, at) for at, each in enumerate(txn.compares)]
     return _make(
         Txn,
         (
-            tuple([_compare_from_wire(each, index, at) for at, each in enumerate(txn.compares)]),
+            (*compares, *fence),
             _ops_from_wire(txn.then, index, "then"),
             _ops_from_wire(txn.orelse, index, "orelse"),
             txn.not_before_time_ns,
@@ -159,12 +165,12 @@ def _txn_from_wire(txn: pb.Txn, index: int) -> Txn:
     )
 
 
-def _compare_from_wire(compare: pb.Compare, txn: int, index: int) -> Compare:
+def _compare_from_wire(compare: pb.Compare, *at: int) -> Compare:
+    """Reads a compare: that `at` the numbers of a transaction and its compare, or the fence."""
     operand = compare.WhichOneof("operand")
     if operand is None:
-        raise InvalidArgument(
-            f"txns[{txn}].compares[{index}].operand", "nothing", f"one of {', '.join(_TARGETS)}"
-        )
+        path = "txns[{}].compares[{}]".format(*at) if at else "fence"
+        raise InvalidArgument(f"{path}.operand", "nothing", f"one of {', '.join(_TARGETS)}")
     return _make(Compare, (compare.key, _TARGETS[operand], getattr(compare, operand)))
 
 
@@ -173,8 +179,12 @@ def _ops_from_wire(ops: Sequence[pb.Op], txn: int, branch: str) -> tuple[Op, ...
         return ()
     read: list[Op] = []
     for index, op in enumerate(ops):
-        if op.WhichOneof("write") == "put":
-            read.append(_make(Put, (op.key, op.put)))
+        value = op.put
+        kind = "put" if value else op.WhichOneof("write")
+        if kind == "put":
+            read.append(_make(Put, (op.key, value)))
+        elif kind == "delete" and op.delete:
+            read.append(_make(Delete, (op.key,)))
         else:
             read.append(op_from_wire(op, f"txns[{txn}].{branch}[{index}]."))
     return tuple(read)

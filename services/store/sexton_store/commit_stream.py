@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterable
 from sexton._error_table import to_failure
 from sexton.errors import InvalidArgument, SextonError, Unavailable
 from sexton.internal.v1 import store_pb2 as pb
-from sexton_store._wire import results_to_wire, txns_from_wire
+from sexton_store._wire import fence_from_wire, results_to_wire, txns_from_wire
 from sexton_store.contract import StoreEngine
 
 MAX_IN_FLIGHT = 16
@@ -99,9 +99,9 @@ class CommitStream:
         if not 0 <= request.timeout_ms <= MAX_TIMEOUT_MS:
             raise InvalidArgument("timeout_ms", request.timeout_ms, f"0 to {MAX_TIMEOUT_MS}")
         if not request.txns:
-            return pb.CommitStreamResponse()
+            return pb.CommitStreamResponse(reads_fence=True)
         results = await self._engine.commit(
-            txns_from_wire(request.txns),
+            txns_from_wire(request.txns, fence_from_wire(request)),
             timeout_s=(request.timeout_ms or DEFAULT_TIMEOUT_MS) / 1_000,
         )
         return pb.CommitStreamResponse(results=results_to_wire(results))

@@ -407,16 +407,19 @@ async def test_each_wrong_request_of_a_stream_is_answered_and_the_stream_goes_on
         pb.CommitStreamRequest(sequence=2, txns=[pb.Txn(then=[put(b"a")])], timeout_ms=-1),
         pb.CommitStreamRequest(sequence=3, txns=[pb.Txn(then=[put(b"a")])], timeout_ms=60_001),
         pb.CommitStreamRequest(sequence=4, txns=[pb.Txn(then=[pb.Op(key=b"a")])]),
+        pb.CommitStreamRequest(
+            sequence=5, txns=[pb.Txn(then=[put(b"a")])], fence=pb.Compare(key=b"a")
+        ),
     ]
     for request in wrong:
         await stream.write(request)
     answers = [await stream.read() for _ in wrong]
 
-    assert sorted(answer.sequence for answer in answers) == [1, 2, 3, 4]
+    assert sorted(answer.sequence for answer in answers) == [1, 2, 3, 4, 5]
     assert {answer.error.code for answer in answers} == {3}
     assert all("can't be used" in answer.error.message for answer in answers)
     assert await client.revision() == before
-    await stream.write(pb.CommitStreamRequest(sequence=5, txns=[pb.Txn(then=[put(b"s")])]))
+    await stream.write(pb.CommitStreamRequest(sequence=6, txns=[pb.Txn(then=[put(b"s")])]))
     assert (await stream.read()).results[0].revision == before + 1
     stream.cancel()
 

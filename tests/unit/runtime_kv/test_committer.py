@@ -12,7 +12,7 @@ from sexton.internal.v1 import store_pb2 as pb
 from sexton_runtime.kv.committer import Committer
 from sexton_runtime.kv.config import StoreClientConfig
 from sexton_runtime.kv.mesh_time import MeshTime
-from sexton_runtime.kv.types import Outcome, Put, Txn, TxnResult
+from sexton_runtime.kv.types import Outcome, Put, Txn, TxnResult, fence
 from sexton_runtime.randomness import SeededRandomness
 from sexton_sim.loop import SimLoop
 from sexton_store.contract import LIMITS
@@ -22,6 +22,8 @@ MESH_TIME_NS = 1_796_040_000_000_000_000
 
 class Stream:
     """A commit stream at whose other end the test sits."""
+
+    reads_fence = True
 
     def __init__(self, *, greets: bool) -> None:
         self.sent: list[pb.CommitStreamRequest] = []
@@ -34,7 +36,9 @@ class Stream:
             self.sent.append(request)
             self.sent_at.append(asyncio.get_running_loop().time())
         elif self.greets:
-            self.put(pb.CommitStreamResponse(sequence=request.sequence))
+            self.put(
+                pb.CommitStreamResponse(sequence=request.sequence, reads_fence=self.reads_fence)
+            )
 
     async def read(self) -> object:
         answer = await self._answers.get()
@@ -500,3 +504,38 @@ def test_a_fault_of_its_own_is_told_to_callers_and_to_whoever_runs_it() -> None:
             await desk.call(2)
 
     loop.run(main())
+
+
+def fenced_request(desk: Desk) -> Awaitable[pb.CommitStreamRequest]:
+    txns = [Txn((fence("owner", 7),), (Put(b"%d" % number, b"1"),)) for number in (1, 2)]
+
+    async def sent() -> pb.CommitStreamRequest:
+        call = asyncio.ensure_future(desk.committer.commit(txns, timeout_s=10.0))
+        await asyncio.sleep(0.01)
+        desk.streams[0].commit(0)
+        await call
+        return desk.streams[0].sent[0]
+
+    return sent()
+
+
+def test_the_fence_of_a_message_is_sent_once() -> None:
+    async def story(desk: Desk) -> None:
+        request = await fenced_request(desk)
+        assert request.fence == pb.Compare(key=b"leases/owner", create_revision=7)
+        assert [len(txn.compares) for txn in request.txns] == [0, 0]
+
+    with_desk(story)
+
+
+def test_to_a_store_that_would_pass_over_it_each_transaction_carries_its_fence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Stream, "reads_fence", False)
+
+    async def story(desk: Desk) -> None:
+        request = await fenced_request(desk)
+        assert not request.HasField("fence")
+        assert [txn.compares[-1].key for txn in request.txns] == [b"leases/owner"] * 2
+
+    with_desk(story)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from sexton.internal.v1 import store_pb2 as pb
 from sexton_runtime.kv.status import ClockReading, ClockState, StoreStatus
@@ -29,22 +29,38 @@ _OUTCOMES = {int(outcome): outcome for outcome in Outcome}
 _KINDS = {int(kind): kind for kind in EventKind}
 
 
-def add_txns(request: pb.CommitStreamRequest, txns: Iterable[Txn]) -> None:
-    """Writes transactions into a request.
+def common_fence(txns: Sequence[Txn]) -> Compare | None:
+    """Gives the compare with which all of several transactions end, as those of one lease do.
+
+    Written and read once per message and not per transaction it saves both sides a tenth of a
+    commit's cost.
+    """
+    if len(txns) < 2 or not txns[0].compares:
+        return None
+    fence = txns[0].compares[-1]
+    for txn in txns:
+        if not txn.compares or txn.compares[-1] != fence:
+            return None
+    return fence
+
+
+def add_txns(request: pb.CommitStreamRequest, txns: Iterable[Txn], *, fenced: bool = False) -> None:
+    """Writes transactions into a request; `fenced`: without their last compare.
 
     In place: to build each write by itself and have it copied costs two and a half times as much.
     """
-    for txn in txns:
+    for compares, then, orelse, not_before_ns, not_after_ns, use_reserve in txns:
         into = request.txns.add(
-            not_before_time_ns=txn.not_before_ns,
-            not_after_time_ns=txn.not_after_ns,
-            use_reserve=txn.use_reserve,
+            not_before_time_ns=not_before_ns,
+            not_after_time_ns=not_after_ns,
+            use_reserve=use_reserve,
         )
-        for compare in txn.compares:
-            _add_compare(into, compare)
-        _add_ops(into.then.add, txn.then)
-        if txn.orelse:
-            _add_ops(into.orelse.add, txn.orelse)
+        add = into.compares.add
+        for compare in compares[:-1] if fenced else compares:
+            make_compare(add, compare)
+        _add_ops(into.then.add, then)
+        if orelse:
+            _add_ops(into.orelse.add, orelse)
 
 
 def _add_ops(add: Callable[..., pb.Op], ops: Iterable[Op]) -> None:
@@ -55,25 +71,23 @@ def _add_ops(add: Callable[..., pb.Op], ops: Iterable[Op]) -> None:
             add(key=op.key, delete=True)
 
 
-def _add_compare(into: pb.Txn, compare: Compare) -> None:
+def make_compare(make: Callable[..., pb.Compare], compare: Compare) -> pb.Compare:
+    """Writes a compare with what makes, or adds, its message."""
     key, target, operand = compare
-    match target:
-        case Target.MOD_REVISION:
-            into.compares.add(key=key, mod_revision=int(operand))
-        case Target.CREATE_REVISION:
-            into.compares.add(key=key, create_revision=int(operand))
-        case Target.VERSION:
-            into.compares.add(key=key, version=int(operand))
-        case Target.EXISTS:
-            into.compares.add(key=key, exists=bool(operand))
-        case Target.VALUE:
-            assert isinstance(operand, bytes)
-            into.compares.add(key=key, value=operand)
+    if target is Target.MOD_REVISION:
+        return make(key=key, mod_revision=operand)
+    if target is Target.EXISTS:
+        return make(key=key, exists=operand)
+    if target is Target.CREATE_REVISION:
+        return make(key=key, create_revision=operand)
+    if target is Target.VERSION:
+        return make(key=key, version=operand)
+    return make(key=key, value=operand)
 
 
 def results_from_wire(results: Iterable[pb.TxnResult]) -> tuple[TxnResult, ...]:
     """Reads the answers to a commit."""
-    return tuple(result_from_wire(result) for result in results)
+    return tuple([result_from_wire(result) for result in results])
 
 
 def result_from_wire(result: pb.TxnResult) -> TxnResult:

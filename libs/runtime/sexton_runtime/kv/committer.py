@@ -33,7 +33,12 @@ from sexton.errors import (
 from sexton.internal.v1 import store_pb2 as pb
 from sexton_runtime.clock import Clock
 from sexton_runtime.kv._backoff import Backoff
-from sexton_runtime.kv._wire import add_txns, results_from_wire
+from sexton_runtime.kv._wire import (
+    add_txns,
+    common_fence,
+    make_compare,
+    results_from_wire,
+)
 from sexton_runtime.kv.config import StoreClientConfig
 from sexton_runtime.kv.mesh_time import MeshTime
 from sexton_runtime.kv.types import Limits, Txn, TxnResult
@@ -131,6 +136,7 @@ class Committer:
         self._waiting_bytes = 0
         self._outstanding: dict[int, _Message] = {}
         self._sequence = _GREETING
+        self._reads_fence = False  # the store at the other end of the stream
         self._next_send = 0.0  # on the loop's clock
         self._may_send = asyncio.Event()
         self._pace_timer: asyncio.TimerHandle | None = None
@@ -272,6 +278,7 @@ class Committer:
                 answer = await self._read(call)
         except TimeoutError:
             raise Unavailable("the store does not answer") from None
+        self._reads_fence = answer.reads_fence
         self._observe(answer, sent_ns)
 
     async def _receive_all(self, call: CommitCall) -> None:
@@ -399,8 +406,11 @@ class Committer:
             sequence=self._sequence,
             timeout_ms=min(max(int((message.expires - now) * 1000), 1), 60_000),
         )
-        for caller in callers:
-            add_txns(request, caller.txns)
+        txns = [txn for caller in callers for txn in caller.txns]
+        fence = common_fence(txns) if self._reads_fence else None
+        if fence is not None:
+            request.fence.CopyFrom(make_compare(pb.Compare, fence))
+        add_txns(request, txns, fenced=fence is not None)
         return request
 
 

@@ -135,7 +135,10 @@ class HeldLease:
         transaction's operations (`Limits.max_ops_per_txn`).
         """
         held = self.fence()
-        fenced = [txn._replace(compares=(*txn.compares, held)) for txn in txns]
+        fenced = [
+            Txn((*compares, held), then, orelse, not_before_ns, not_after_ns, use_reserve)
+            for compares, then, orelse, not_before_ns, not_after_ns, use_reserve in txns
+        ]
         results = await self._keeper.store.commit(
             fenced, timeout_s=timeout_s, only_while=self.still_held
         )

@@ -572,6 +572,7 @@ class CommitStreamRequest(_message.Message):
     SEQUENCE_FIELD_NUMBER: _builtins.int
     TXNS_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    FENCE_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """The caller's number for this request, unique on the stream."""
     timeout_ms: _builtins.int
@@ -584,16 +585,24 @@ class CommitStreamRequest(_message.Message):
         caller that the stream stands before it entrusts anything to it.
         """
 
+    @_builtins.property
+    def fence(self) -> Global___Compare:
+        """A condition of every transaction of the request, after their own: a holder's fence, written and
+        read once. It counts as one of each transaction's conditions, and is the last of them. Only for
+        a store that has said `reads_fence`.
+        """
+
     def __init__(
         self,
         *,
         sequence: _builtins.int = ...,
         txns: _abc.Iterable[Global___Txn] | None = ...,
         timeout_ms: _builtins.int = ...,
+        fence: Global___Compare | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["sequence", b"sequence", "timeout_ms", b"timeout_ms", "txns", b"txns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "sequence", b"sequence", "timeout_ms", b"timeout_ms", "txns", b"txns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -609,10 +618,15 @@ class CommitStreamResponse(_message.Message):
     RESULTS_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     MESH_TIME_NS_FIELD_NUMBER: _builtins.int
+    READS_FENCE_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """The request's number."""
     mesh_time_ns: _builtins.int
     """Mesh time of the answer."""
+    reads_fence: _builtins.bool
+    """In the answer to a greeting: the store reads `CommitStreamRequest.fence`. Where it is not said,
+    the store is older and would pass over it, so each transaction has to carry its fence itself.
+    """
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___TxnResult]:
         """One result per transaction; empty with `error`."""
@@ -630,10 +644,11 @@ class CommitStreamResponse(_message.Message):
         results: _abc.Iterable[Global___TxnResult] | None = ...,
         error: _errors_pb2.Failure | None = ...,
         mesh_time_ns: _builtins.int = ...,
+        reads_fence: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "mesh_time_ns", b"mesh_time_ns", "results", b"results", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "mesh_time_ns", b"mesh_time_ns", "reads_fence", b"reads_fence", "results", b"results", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
