@@ -4,6 +4,7 @@ Parts are joined by `/`. Ids, uids and run ids contain none. Times are 20 digits
 that keys sort by time. Shards are three digits. Priorities sort highest first.
 """
 
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -30,6 +31,8 @@ QUEUES: Final = b"queues/"
 REQUESTS: Final = b"requests/"
 
 MAX_SHARDS: Final = 1_000
+_SHARDS_REMEMBERED: Final = 20_000
+"""Names whose shard is remembered: it is asked for several times per run."""
 _TIME_DIGITS: Final = 20
 
 
@@ -52,6 +55,7 @@ class TimerKey(NamedTuple):
     uid: str
 
 
+@lru_cache(_SHARDS_REMEMBERED)
 def shard_of(name: str, shards: int) -> int:
     """Returns the shard of a job's uid or a queue's name; the same on every machine, for ever."""
     assert 1 <= shards <= MAX_SHARDS, "the cluster record bounds the number of shards"

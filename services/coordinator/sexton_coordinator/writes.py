@@ -6,7 +6,7 @@ State and timer are always written together, and a transaction never names a key
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 from sexton.internal.v1 import records_pb2 as pb
 from sexton_core.instants import Instant
@@ -17,18 +17,26 @@ from sexton_records.state import encode_buffered, encode_decision, encode_state
 from sexton_runtime.kv.types import Delete, Op, Put
 
 
-class JobName(NamedTuple):
-    """A job's incarnation, and the coordinator shard that it belongs to."""
+@dataclass(frozen=True, slots=True)
+class JobName:
+    """A job's incarnation, and the coordinator shard that it belongs to.
+
+    state_key: the key of its state.
+    timer_value: the record of its timer.
+    """
 
     namespace: str
     job: str
     uid: str
     shard: int
+    state_key: bytes = field(init=False, repr=False)
+    timer_value: bytes = field(init=False, repr=False)
 
-    @property
-    def state_key(self) -> bytes:
-        """Returns the key of its state."""
-        return keys.state_key(self.shard, self.uid)
+    def __post_init__(self) -> None:
+        """Makes what every fire writes."""
+        timer = pb.TimerRecord(namespace=self.namespace, job=self.job)
+        object.__setattr__(self, "state_key", keys.state_key(self.shard, self.uid))
+        object.__setattr__(self, "timer_value", timer.SerializeToString())
 
     @property
     def job_key(self) -> bytes:
@@ -47,15 +55,10 @@ def state_ops(
         Put(name.state_key, encode_state(name.namespace, name.job, state, timer)),
     ]
     if timer is not None:
-        ops.append(Put(keys.timer_key(name.shard, timer, name.uid), timer_value(name)))
+        ops.append(Put(keys.timer_key(name.shard, timer, name.uid), name.timer_value))
     if previous_timer is not None and previous_timer != timer:
         ops.append(Delete(keys.timer_key(name.shard, previous_timer, name.uid)))
     return ops
-
-
-def timer_value(name: JobName) -> bytes:
-    """Returns the record of a job's timer."""
-    return pb.TimerRecord(namespace=name.namespace, job=name.job).SerializeToString()
 
 
 def decision_ops(uid: str, ranges: Iterable[DecisionRange]) -> list[Op]:

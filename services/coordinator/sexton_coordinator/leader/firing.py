@@ -21,7 +21,7 @@ from sexton_coordinator.leader.machine import (
     Known,
     Machine,
 )
-from sexton_coordinator.leader.steps import OversizedError, Planner, Step
+from sexton_coordinator.leader.steps import OversizedError, Planner, Step, written_bytes
 from sexton_coordinator.mesh import Mesh
 from sexton_core.ids import RunId
 from sexton_core.instants import SECOND
@@ -32,7 +32,6 @@ from sexton_runtime.kv.types import (
     Compare,
     Delete,
     Outcome,
-    Put,
     Target,
     Txn,
     TxnResult,
@@ -447,7 +446,7 @@ def _parts(steps: Sequence[tuple[Known, Step]]) -> list[list[tuple[Known, Step]]
     size = _COMMIT_BYTES
     for known, step in steps:
         assert step.txn is not None, "there is something to commit"
-        weight = sum(len(op.value) for op in step.txn.then if isinstance(op, Put))
+        weight = written_bytes(step.txn)
         size += weight + 100 * (len(step.txn.compares) + len(step.txn.then))
         if size > _COMMIT_BYTES:
             parts.append([])

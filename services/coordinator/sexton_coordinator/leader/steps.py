@@ -55,7 +55,6 @@ from sexton_runtime.kv.types import (
 
 ROOM_OPS: Final = 1
 """What the lease adds to a transaction: its fence."""
-_ROOM_BYTES: Final = 4_096
 _STARTS: Final = (24, 8, 2, 1)
 """Starts of one transaction, tried in this order until it fits: runs may be large."""
 
@@ -102,8 +101,9 @@ class Step(NamedTuple):
         """Returns the job as it is once the step is committed at a revision."""
         if not self.writes_state:
             return self.loaded
-        return self.loaded._replace(
-            state=self.verdict.state, state_revision=revision, timer=self.timer, state_value=b""
+        name, job, _, _, _, record, job_revision, versions, _ = self.loaded
+        return LoadedJob(
+            name, job, self.verdict.state, revision, self.timer, record, job_revision, versions, b""
         )
 
     @property
@@ -226,13 +226,9 @@ class Planner:
         return keys.shard_of(queue, self._queue_shards)
 
     def _fits(self, txn: Txn) -> bool:
-        size = sum(len(compare.key) for compare in txn.compares)
-        size += sum(len(op.key) + (len(op.value) if isinstance(op, Put) else 0) for op in txn.then)
-        ops = len(txn.compares) + len(txn.then)
-        return (
-            ops + ROOM_OPS <= self._limits.max_ops_per_txn
-            and size + _ROOM_BYTES <= self._limits.max_txn_bytes
-        )
+        ops = len(txn.compares) + len(txn.then) + ROOM_OPS
+        most_bytes = self._limits.max_txn_bytes - ops * self._limits.max_key_bytes
+        return ops <= self._limits.max_ops_per_txn and written_bytes(txn) <= most_bytes
 
     def _step(
         self,
@@ -265,8 +261,10 @@ class Planner:
         writes_state = verdict.changed or force or timer != loaded.timer
         if writes_state:
             then += state_ops(name, verdict.state, timer, loaded.timer)
-            then += decision_ops(uid, verdict.ranges)
-            then += buffered_ops(name, verdict.buffered, verdict.unbuffered)
+            if verdict.ranges:
+                then += decision_ops(uid, verdict.ranges)
+            if verdict.buffered or verdict.unbuffered:
+                then += buffered_ops(name, verdict.buffered, verdict.unbuffered)
         answer = None
         if asked is not None and admission is not None:
             answer = _answer(name, admission, created)
@@ -283,8 +281,10 @@ class Planner:
             writes_state=writes_state,
             created=tuple(created),
             ends=tuple(
-                self.end_request(uid, handle, ask, f"overlap: {ask} for a newer start")
-                for handle, ask in verdict.asks
+                [
+                    self.end_request(uid, handle, ask, f"overlap: {ask} for a newer start")
+                    for handle, ask in verdict.asks
+                ]
             ),
             asked=asked,
             answer=answer,
@@ -331,6 +331,11 @@ class Planner:
     def _record(self, loaded: LoadedJob, run: NewRun, now: Instant) -> bytes:
         prefix = loaded.versions[run.version].run_prefix(loaded.name)
         return prefix + new_record(run, now, self._traceparent(run.run_id)).SerializeToString()
+
+
+def written_bytes(txn: Txn) -> int:
+    """Returns the size of the values that a transaction writes; its keys are short."""
+    return sum([len(op.value) for op in txn.then if isinstance(op, Put)])
 
 
 def _txn(
