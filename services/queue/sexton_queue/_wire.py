@@ -40,6 +40,12 @@ MAX_RESPONSE_BYTES: Final = 2 * 1024 * 1024
 MAX_RESPONSE_ITEMS: Final = 10_000
 
 _MAX_MILLISECONDS: Final = 10 * 366 * 86_400_000
+_TEXTS: Final = (
+    ("completions.result_json", MAX_RESULT_BYTES),
+    ("completions.error.message", MAX_TEXT_BYTES),
+    ("completions.error.detail", MAX_DETAIL_BYTES),
+    ("completions.output_tail", MAX_OUTPUT_BYTES),
+)
 _EVENTS: Final = {
     run_pb2.ATTEMPT_STATE_SUCCEEDED: RunEvent.SUCCEED,
     run_pb2.ATTEMPT_STATE_FAILED: RunEvent.FAIL,
@@ -254,14 +260,9 @@ def _check_completion(completion: worker_pb2.Completion) -> None:
         raise InvalidArgument("completions.state", completion.state, "FAILED with what may follow")
     error = completion.error
     _check_text("completions.error.kind", error.kind, MAX_KIND_CHARACTERS)
-    for field, text, limit in (
-        ("completions.result_json", completion.result_json, MAX_RESULT_BYTES),
-        ("completions.error.message", error.message, MAX_TEXT_BYTES),
-        ("completions.error.detail", error.detail, MAX_DETAIL_BYTES),
-        ("completions.output_tail", completion.output_tail, MAX_OUTPUT_BYTES),
-    ):
-        if len(text) > limit // 4 and len(text.encode()) > limit:
-            raise TooLarge(field, len(text.encode()), limit)
+    texts = (completion.result_json, error.message, error.detail, completion.output_tail)
+    if any(texts):
+        _check_sizes(texts)
     for field, value in (
         ("completions.wait_ms", completion.wait_ms),
         ("completions.execution_ms", completion.execution_ms),
@@ -269,6 +270,12 @@ def _check_completion(completion: worker_pb2.Completion) -> None:
     ):
         if not 0 <= value <= _MAX_MILLISECONDS:
             raise InvalidArgument(field, value, "milliseconds, 0 to ten years")
+
+
+def _check_sizes(texts: tuple[str, ...]) -> None:
+    for text, (field, limit) in zip(texts, _TEXTS, strict=True):
+        if len(text) > limit // 4 and len(text.encode()) > limit:
+            raise TooLarge(field, len(text.encode()), limit)
 
 
 def _event(completion: worker_pb2.Completion) -> RunEvent:

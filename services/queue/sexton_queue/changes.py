@@ -74,8 +74,10 @@ class Change:
 
 def assignment(entry: Entry, session: Session, now: Instant, shards: int) -> Change:
     """Gives the next attempt of a ready run to a session."""
-    # Not before what its record says: the owner may have put it off, by its estimate of the time.
-    run = assign(entry.run, session.id, now)._replace(not_before=entry.record.not_before_ns)
+    run = assign(entry.run, session.id, now)
+    not_before = entry.record.not_before_ns
+    if run.not_before != not_before:  # the owner has put it off, by its estimate of the time
+        run = run._replace(not_before=not_before)
     record = records.assign_record(entry.record, run, session.record.worker, now)
     txn = records.assign_txn(
         entry.key,

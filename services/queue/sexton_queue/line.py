@@ -99,7 +99,7 @@ class Line:
         """Bounds on them; a queue that is not named has none."""
         self.paused: dict[str, str] = {}
         """Queues whose runs are not assigned, with the reason."""
-        self.ready = 0
+        self.ready: dict[bytes, Entry] = {}
         """Ready runs in memory, of all queues."""
         self._shard = shard
         self._window = window
@@ -186,7 +186,7 @@ class Line:
         for requirement, keys in self._heads.get(queue, {}).items():
             if requirement not in offers:
                 continue
-            entry = self._first(queue, keys)
+            entry = self._first(keys)
             if entry is not None and (best is None or entry.key < best.key):
                 best = entry
         return best
@@ -264,37 +264,29 @@ class Line:
     def _ready(self, lane: Lane, entry: Entry) -> None:
         entry.place = Place.READY
         entry.ready_since = entry.ready_since or max(entry.run.not_before, entry.run.due)
-        lane.ready[entry.key] = entry
+        lane.ready[entry.key] = self.ready[entry.key] = entry
         lane.wanted[entry.requirement] += 1
-        self.ready += 1
         heads = self._heads.setdefault(entry.queue, {}).setdefault(entry.requirement, [])
         heappush(heads, entry.key)
         if len(lane.ready) > 2 * self._window:
             self._shorten(lane)
-        if len(heads) > _SLACK + 4 * self.ready:  # most of them have left by another door
-            heads[:] = sorted({key for key in heads if self._is_ready(entry.queue, key)})
+        if len(heads) > _SLACK + 4 * len(self.ready):  # most of them have left by another door
+            heads[:] = sorted({key for key in heads if key in self.ready})
 
     def _unready(self, lane: Lane, entry: Entry) -> None:
-        del lane.ready[entry.key]
-        self.ready -= 1
+        del lane.ready[entry.key], self.ready[entry.key]
         lane.wanted[entry.requirement] -= 1
         if not lane.wanted[entry.requirement]:
             del lane.wanted[entry.requirement]
         entry.place = Place.NOWHERE
 
-    def _first(self, queue: str, heads: list[bytes]) -> Entry | None:
+    def _first(self, heads: list[bytes]) -> Entry | None:
         while heads:
-            entry = self._is_ready(queue, heads[0])
+            entry = self.ready.get(heads[0])
             if entry is not None:
                 return entry
             heappop(heads)
         return None
-
-    def _is_ready(self, queue: str, key: bytes) -> Entry | None:
-        # The priority stands in the key behind the queue's name, as 100 less itself.
-        at = len(active_prefix(self._shard, queue))
-        lane = self._lanes.get((queue, 100 - int(key[at : at + 3])))
-        return None if lane is None else lane.ready.get(key)
 
     def _delay(self, lane: Lane, entry: Entry) -> None:
         entry.place = Place.DELAYED

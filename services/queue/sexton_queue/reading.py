@@ -159,9 +159,9 @@ class Reading:
         self._table.begin_reading()
         try:
             page = await self._store.scan(start, end)
-            ready = self._table.line.ready
+            ready = len(self._table.line.ready)
             self._table.observe(page.kvs, self._now())
-            self._machine.counters.found += max(self._table.line.ready - ready, 0)
+            self._machine.counters.found += max(len(self._table.line.ready) - ready, 0)
         finally:
             self._table.end_reading()
         return page.kvs[-1].key + b"\0" if page.next_token else b""
