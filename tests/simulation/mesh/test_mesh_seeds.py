@@ -35,6 +35,12 @@ FORMERLY_FAILING = (
     ),
     (17, 15, 20, "2026-11-29, leader: a request was not known in the other shard of its job"),
     (330, 15, 20, "2026-11-29, leader: a job that was gone ended the tenure when asked for again"),
+    (
+        115,
+        15,
+        20,
+        "2026-11-30, store client: mesh time went on in a replica while the store was away",
+    ),
 )
 """(seed, virtual seconds of faults and of quiet, when it was mended and what it had found)."""
 

@@ -152,3 +152,15 @@ def test_waiting_for_the_past_returns_at_once() -> None:
     mesh = MeshTime(TickingClock())
     mesh.observe(NOON, 0, 0)
     asyncio.run(mesh.wait_until(NOON))
+
+
+def test_an_estimate_that_went_on_while_mesh_time_stood_still_is_taken_back() -> None:
+    clock = TickingClock()
+    mesh = MeshTime(clock)
+    mesh.observe(NOON, sent_ns=0, received_ns=0)
+    clock.now_ns = 3 * 86_400 * S  # the store was away, its clock in dispute
+    assert mesh.now_ns() == NOON + 3 * 86_400 * S
+    mesh.observe(NOON + S, sent_ns=3 * 86_400 * S, received_ns=3 * 86_400 * S)
+    assert mesh.now_ns() == NOON + S
+    clock.now_ns += S
+    assert mesh.now_ns() == NOON + 2 * S

@@ -19,12 +19,21 @@ _AGEING_PER_NS = 0.01
 """By how much an estimate's error is taken to grow: crystals drift by far less, but while the
 store slews mesh time it may run up to half as fast, and fresh answers must soon win."""
 
+_MOST_AHEAD_NS = 1_000_000_000
+"""So far ahead an earlier answer stands still until mesh time has come up with it. Further ahead it
+was wrong: mesh time stood still, unseen, while the store was away."""
+
 _LONGEST_SLEEP_S = 1.0
 """The boot clock is looked at this often: asyncio's clock stands still during a suspension."""
 
 
 class MeshTime:
-    """Estimates mesh time (ns since the epoch); never goes back."""
+    """Estimates mesh time (ns since the epoch).
+
+    It does not go back, but where the store proves it wrong by more than a second. Mesh time goes
+    on without the store only in this process's mind: a store that is started on another boot while
+    its wall clock is disputed goes on where it was.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -49,12 +58,14 @@ class MeshTime:
         return self._aged_error_ns(self._clock.boot_ns())
 
     def now_ns(self) -> int:
-        """Estimates mesh time; never less than an earlier answer of this method.
+        """Estimates mesh time; less than told before only where that was wrong.
 
         Raises `Unavailable` before the first answer of the store.
         """
         self._require_known()
-        self._told_ns = max(self._told_ns, self._clock.boot_ns() + self._offset_ns)
+        estimate_ns = self._clock.boot_ns() + self._offset_ns
+        if not estimate_ns < self._told_ns <= estimate_ns + _MOST_AHEAD_NS:
+            self._told_ns = estimate_ns
         return self._told_ns
 
     def observe(self, mesh_time_ns: int, sent_ns: int, received_ns: int) -> None:
