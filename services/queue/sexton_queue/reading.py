@@ -1,6 +1,8 @@
 """What an owner reads: what is assigned, at its takeover; pages of the line; what it is unsure of.
 
-And, in a slow round, all of `active/`: a push is a hint, and may have been lost.
+And, in a slow round, all of `active/`: a push is a hint, and may have been lost. A round begins
+early where a leader has opened a stream: the one before it may have pushed nothing of what it
+committed last.
 """
 
 from __future__ import annotations
@@ -66,6 +68,7 @@ class Reading:
         self._refills = 0
         self._rereading = False
         self._asking = False
+        self._wanted = asyncio.Event()
 
     # At the takeover
 
@@ -130,11 +133,16 @@ class Reading:
                 self._refills += 1
                 group.create_task(self._refill(refill, done))
 
+    def look_again(self) -> None:
+        """Has the next round over `active/` begin as soon as the present one has ended."""
+        self._wanted.set()
+
     async def sweep(self, done: Callable[[], object]) -> None:
         """Goes through all of `active/`, slowly and for ever."""
         prefix = keys.active_prefix(self._shard)
         while True:
             started_ns = self._now().boot
+            self._wanted.clear()
             try:
                 await self._load_paused()  # what became of a commit may not be known
             except LASTING:
@@ -152,7 +160,11 @@ class Reading:
                 done()
                 await asyncio.sleep(PAGE_PAUSE_S)
             spent_s = (self._now().boot - started_ns) / 1e9
-            await asyncio.sleep(max(ROUND_S - spent_s, 0))
+            try:
+                async with asyncio.timeout(max(ROUND_S - spent_s, 0)):
+                    await self._wanted.wait()
+            except TimeoutError:
+                pass
 
     async def _sweep_page(self, start: bytes, end: bytes) -> bytes:
         """Reads one page; gives where the next one begins, empty where it was the last."""

@@ -116,6 +116,7 @@ class Servicer(
         reader = None
         try:
             table.follow(stream)
+            tenure.look_again()
             reader = asyncio.create_task(_pass_on(stream, _hear_leader(requests, tenure)))
             yield queue_pb2.PushResponse(owner_token=tenure.token)
             while True:

@@ -100,6 +100,10 @@ class Tenure:
         """Has the machine asked what is to be done."""
         self._wake.set()
 
+    def look_again(self) -> None:
+        """Has all runs in line looked for soon: hints may have been lost."""
+        self._reading.look_again()
+
     async def run(self) -> None:
         """Owns the shard until the lease is lost; raises what trying again does not cure."""
         serving = asyncio.create_task(self._serve())

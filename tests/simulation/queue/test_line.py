@@ -77,6 +77,20 @@ def test_a_run_of_which_no_push_told_is_found() -> None:
     Mesh().run(scenario)
 
 
+def test_a_run_that_a_leader_left_untold_is_found_when_the_next_one_opens_its_stream() -> None:
+    async def scenario(mesh: Mesh) -> None:
+        Worker(mesh, "worker")
+        await asyncio.sleep(1)
+        job = await mesh.job()
+        began = mesh.now
+        handle = await mesh.fire(job, push=False)
+        await mesh.push([])
+        await mesh.until(handle, job, RunState.SUCCEEDED)
+        assert mesh.now - began < 2 * S
+
+    Mesh().run(scenario)
+
+
 def test_a_backlog_larger_than_the_window_is_worked_off_once_each() -> None:
     async def scenario(mesh: Mesh) -> None:
         job = await mesh.job()
