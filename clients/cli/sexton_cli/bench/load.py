@@ -25,8 +25,9 @@ BATCH: Final = 1_000
 NAME_PREFIX: Final = "bench-"
 _TRIAL: Final = 500
 """Jobs that are applied first, to learn how long the others take."""
-_CAUTION: Final = 1.6
-_LEAD_S: Final = 3.0
+_CAUTION: Final = 2.5
+"""How much longer they may take: another machine's load comes and goes."""
+_LEAD_S: Final = 5.0
 _QUIET_S: Final = 30.0
 """Without a run that ends for so long, the rest is lost."""
 _LOOK_S: Final = 0.5
