@@ -21,7 +21,7 @@ from sexton.v1 import run_pb2
 from sexton_core.instants import Instant, format_instant
 from sexton_core.runs import STATES
 from sexton_queue.records import RunRecord
-from sexton_records.runs import STATE_OF, run_name
+from sexton_records.runs import STATE_OF
 from sexton_runtime import otlp, semconv
 from sexton_runtime.exporting import Exporter
 
@@ -65,7 +65,8 @@ def spans_of(record: RunRecord, arrived_at: Instant = 0) -> list[bytes]:
     shared = _shared(
         template.namespace, template.job, template.version, template.queue, _kind_of(template)
     )
-    own = otlp.text(semconv.RUN, record.run_id) + shared
+    run_id = record.run_id
+    own = otlp.text(semconv.RUN, run_id) + otlp.text(semconv.MESSAGE_ID, run_id) + shared
     due, created = record.due_ns, record.create_time_ns
     root = trace.span_id
     spans = [
@@ -99,12 +100,9 @@ def _attempt(trace: otlp.Trace, attempt: pb.AttemptRecord, before: Instant) -> S
     span_id = otlp.attempt_span(trace, number)
     attributes = b"".join(
         (
-            _RAIL,
             otlp.whole(semconv.ATTEMPT, number),
             otlp.whole(semconv.TOKEN, attempt.token),
-            otlp.text(semconv.WORKER, attempt.worker),
-            otlp.text(semconv.SESSION, attempt.session),
-            _SETTLE,
+            _of_session(attempt.worker, attempt.session),
         )
     )
     error = None
@@ -130,15 +128,20 @@ def _encode(settled: _Settled) -> list[bytes]:
 
 
 def _run_attributes(record: RunRecord) -> bytes:
-    return b"".join(
-        (
-            _RAIL,
-            otlp.text(semconv.RUN_STATE, STATE_OF[record.state].value),
-            otlp.text(semconv.RUN_REASON, record.reason),
-            otlp.text(semconv.NOMINAL_TIME, _shown(record.nominal_ns)),
-            otlp.text(semconv.MESSAGE_ID, run_name(record)),
-        )
-    )
+    nominal = otlp.text(semconv.NOMINAL_TIME, _shown(record.nominal_ns))
+    return _of_end(record.state, record.reason) + nominal
+
+
+@lru_cache(1_000)
+def _of_end(state: run_pb2.RunState.ValueType, reason: str) -> bytes:
+    ended = otlp.text(semconv.RUN_STATE, STATE_OF[state].value)
+    return _RAIL + ended + otlp.text(semconv.RUN_REASON, reason)
+
+
+@lru_cache(1_000)
+def _of_session(worker: str, session: str) -> bytes:
+    held = otlp.text(semconv.WORKER, worker) + otlp.text(semconv.SESSION, session)
+    return _RAIL + held + _SETTLE
 
 
 @lru_cache(_TEMPLATES)
