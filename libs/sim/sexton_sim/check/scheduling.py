@@ -279,6 +279,7 @@ class SchedulingRules:
             items = [
                 it._replace(first=max(it.first, cursor + 1)) for it in items if it.last > cursor
             ]
+        self._check_ranges(job, items, cursor, until, commit)
         at = 0
         assert job.timeline is not None, "its definition came with its first state"
         nominal = job.timeline.next_after(cursor)
@@ -308,6 +309,21 @@ class SchedulingRules:
             nominal = job.timeline.next_after(last)
         for item in items[at:]:
             self._not_asked(job, item, commit)
+
+    def _check_ranges(
+        self, job: _Job, items: list[_Item], cursor: int, until: int, commit: MeshCommit
+    ) -> None:
+        """A range lies within what the commit decides, and what it says is said once."""
+        said = cursor
+        for item in items:
+            if item.what == "range" and not said < item.first <= item.last <= until:
+                self._verdict.violate(
+                    "S8",
+                    f"{job.shown} has {item}, which is not within what was undecided up to there: "
+                    f"after {instant(said)}, up to {instant(until)}",
+                    [commit],
+                )
+            said = max(said, item.last)
 
     def _written(self, job: _Job) -> str:
         rules = ", ".join(
@@ -381,12 +397,19 @@ class SchedulingRules:
                 f"early: it was due at {instant(due)}",
                 [commit],
             )
+        waited = decided.unbuffered.get(run.run_id)
+        if waited is None and run.due_ns != due:
+            verdict.violate(
+                "S7",
+                f"{instant(nominal)} of {job.shown} says that it was due at {instant(run.due_ns)}, "
+                f"and it was at {instant(due)}",
+                [commit],
+            )
         if before is not None and before.HasField("paused_at_ns"):
             since = instant(before.paused_at_ns)
             verdict.violate(
                 "S7", f"{instant(nominal)} of {job.shown} ran, paused since {since}", [commit]
             )
-        waited = decided.unbuffered.get(run.run_id)
         version = job.timeline.stretch(nominal).definition.version
         if waited is not None:
             version = waited.version

@@ -18,7 +18,7 @@ from sexton.v1 import run_pb2
 from sexton_core.runs import ENDED, STATES, TRANSITIONS, WITH_WORKER, backoff
 from sexton_core.words import RunState
 from sexton_records import keys
-from sexton_records.runs import STATE_OF
+from sexton_records.runs import MAX_ATTEMPTS_SHOWN, STATE_OF
 from sexton_records.spec import template_policy
 from sexton_sim.check.describe import instant, moment, run_name
 from sexton_sim.check.records import Changed, MeshCommit
@@ -30,6 +30,17 @@ RunKey = tuple[str, str]
 _WAYS = frozenset(
     (before, after) for (before, _), afters in TRANSITIONS.items() for after in afters
 )
+_KEPT = (
+    "template",
+    "run_id",
+    "origin",
+    "nominal_ns",
+    "due_ns",
+    "reason",
+    "create_time_ns",
+    "handle_not_before_ns",
+)
+"""What a run's record says from its creation to its end."""
 _UNDER_WAY_NS = 1_000_000_000
 """What was on its way when a queue was paused has come by then."""
 _UNCOUNTED = frozenset({run_pb2.ATTEMPT_STATE_LOST, run_pb2.ATTEMPT_STATE_RETURNED})
@@ -254,6 +265,8 @@ class SettlingRules:
         self._check_way(run, before, after, commit)
         token = _live_token(changed)
         self._give_up(run, before, after, token, commit)
+        if became is RunState.SUCCEEDED and not after.completed:
+            self._violate("S11", run.name, "succeeded, and nobody has completed it", commit)
         if after.completed and after.token != token:
             said = f"was completed under token {after.token}, and {token} was live"
             self._violate("S11", run.name, said, *_assignments(run), commit)
@@ -297,6 +310,29 @@ class SettlingRules:
             self._lost_sessions.setdefault(last.session, _moment(commit, what))
         if (was, became) not in _WAYS:
             self._violate("S15", run.name, f"went from {was} to {became}", commit)
+        self._check_kept(run, before, after, commit)
+
+    def _check_kept(
+        self, run: Run, before: pb.RunRecord, after: pb.RunRecord, commit: MeshCommit
+    ) -> None:
+        """What a run is for stays; its attempts are numbered, and what one came to stays."""
+        for name in _KEPT:
+            if getattr(before, name) != getattr(after, name):
+                self._violate("S11", run.name, f"was changed: its {name}", commit)
+        numbers = [attempt.number for attempt in after.attempts]
+        first = after.deliveries - len(numbers) + 1
+        if len(numbers) == MAX_ATTEMPTS_SHOWN:  # of many, the first and the newest
+            wanted = [1, *range(first + 1, after.deliveries + 1)]
+        else:
+            wanted = [*range(1, after.deliveries + 1)]
+        if numbers != wanted:
+            said = f"was delivered {after.deliveries} times, and has the attempts {numbers}"
+            self._violate("S9", run.name, said, commit)
+        ends = {attempt.number: _end(attempt) for attempt in after.attempts}
+        for attempt in before.attempts:
+            if attempt.end_time_ns and ends.get(attempt.number, "") not in {"", _end(attempt)}:
+                said = f"had an attempt {attempt.number} that is now told otherwise"
+                self._violate("S11", run.name, said, commit)
 
     def _check_mover(self, run: Run, changed: Changed, commit: MeshCommit) -> None:
         """In line or with a session, never neither and never both."""
@@ -421,6 +457,11 @@ def _moment(commit: MeshCommit, what: str) -> Moment:
 
 def _assignments(run: Run) -> list[Moment]:
     return [attempt.assigned for attempt in run.attempts[-4:]]
+
+
+def _end(attempt: pb.AttemptRecord) -> str:
+    state = run_pb2.AttemptState.Name(attempt.state)
+    return f"{attempt.token} {attempt.session} {state} {attempt.assign_time_ns}"
 
 
 def _live_token(changed: Changed) -> int:
