@@ -18,11 +18,11 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 
 from sexton_sim.history import Durable, History, read_entries
 from sexton_store.history import commit_of
@@ -35,6 +35,19 @@ _GZIP = b"\x1f\x8b"
 _STORE_FILE = re.compile(r"history-(\d{8,})\.jsonl")
 _SUFFIXES = (".jsonl", ".jsonl.gz")
 _NOTED = frozenset({"op", "exec", "fault", "clock"})
+_ENDS = frozenset({"ok", "fail", "unknown"})
+_NEEDED: Final[Mapping[str, Mapping[str, Any]]] = {
+    "invoke": {"at_ns": int, "id": int | str, "process": str, "call": str, "args": dict},
+    "op": {"at_ns": int, "id": int | str, "result": dict},
+    "note": {"at_ns": int, "what": str},
+}
+"""Fields of lines, besides those that may be left out."""
+_FACTS: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
+    ("exec", "ended"): {"how": str},
+    ("exec", "effect"): {"accepted": bool},
+    ("exec", "act"): {"lease": str, "token": int},
+    ("clock", "rate"): {"rate": int | float},
+}
 
 
 class UnreadableError(Exception):
@@ -91,6 +104,9 @@ class Sources:
             OSError: a file can't be read.
         """
         files = [_survey(path) for path in _expand(paths)]
+        if not any(file.lines for file in files):
+            named = ", ".join(str(file.path) for file in files[:3])
+            raise UnreadableError(f"{named}: there is not one whole line in it")
         self._logs = _in_order([file for file in files if file.first is not None])
         self._starts = [start for file in self._logs for start in file.starts]
         self.boots = {boot for start in self._starts if (boot := start.get("boot_id"))}
@@ -233,18 +249,24 @@ def _survey(path: Path) -> _File:
         file.lines = where.line
         if line.startswith(_COMMIT):
             # Cheaply: there may be a million of them.
-            revision = int(line[len(_COMMIT) : line.index(b",")])
+            digits = line[len(_COMMIT) : line.find(b",")]
+            if not digits.isdigit():
+                raise UnreadableError(f"{where}: a commit without its revision")
+            revision = int(digits)
         elif line.startswith(_START):
             start = _parsed(line, where)
+            _check(start, where, {"start": int})
             file.starts.append(start)
             revision = start["start"]
         else:
             entry = _parsed(line, where)
             kind = entry.get("kind")
             if kind == "commit":
+                _check(entry, where, {"revision": int})
                 revision = entry["revision"]
             elif kind == "history":
-                if entry.get("format", 0) > FORMAT:
+                _check(entry, where, {"format": int})
+                if entry["format"] > FORMAT:
                     raise UnreadableError(f"{where}: format {entry['format']} is newer than this")
                 continue
             elif kind in _NOTED:
@@ -260,10 +282,30 @@ def _survey(path: Path) -> _File:
 
 
 def _check_note(entry: dict[str, Any], where: _Where) -> None:
-    needed = {"op": ("phase", "id"), "exec": ("what",), "fault": ("what",), "clock": ("what",)}
-    missing = [name for name in ("at_ns", *needed[entry["kind"]]) if name not in entry]
-    if missing or not isinstance(entry["at_ns"], int):
-        raise UnreadableError(f"{where}: a line of kind {entry['kind']} needs {missing or 'at_ns'}")
+    needed = _NEEDED["op" if entry["kind"] == "op" else "note"]
+    if entry.get("phase") == "invoke":
+        needed = _NEEDED["invoke"]
+    elif entry["kind"] == "op" and entry.get("phase") not in _ENDS:
+        raise UnreadableError(f"{where}: a call is in the phase {entry.get('phase')!r}")
+    _check(entry, where, needed)
+    if entry["kind"] != "op":
+        facts = entry.get("facts", {})
+        known = {"facts": dict, "target": str, "within_ns": int}
+        _check(entry, where, {name: known[name] for name in known if name in entry})
+        needed = _FACTS.get((entry["kind"], entry["what"]), {})
+        also = {name: int for name in ("token", "revision", "backup") if name in facts}
+        _check(facts, where, {**needed, **also})
+
+
+def _check(entry: dict[str, Any], where: _Where, needed: Mapping[str, Any]) -> None:
+    for name, kind in needed.items():
+        if name not in entry or not isinstance(entry[name], kind):
+            found = f"not {entry[name]!r:.40}" if name in entry else "and has none"
+            raise UnreadableError(f"{where}: this line needs {name} as {_named(kind)}, {found}")
+
+
+def _named(kind: Any) -> str:
+    return kind.__name__ if isinstance(kind, type) else str(kind).replace(" | ", " or ")
 
 
 def _lines(path: Path, most: int | None = None) -> Iterator[tuple[bytes, _Where]]:
@@ -292,7 +334,7 @@ def _open(path: Path) -> Iterator[IO[bytes]]:
 def _parsed(line: bytes, where: _Where) -> dict[str, Any]:
     try:
         entry = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         entry = None
     if not isinstance(entry, dict):
         raise UnreadableError(f"{where}: this is no line of a history")

@@ -8,14 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from google.protobuf.message import DecodeError
+
 from sexton_sim.check.executions import Times
 from sexton_sim.check.leases import LeaseRules
 from sexton_sim.check.mesh import MeshRules
 from sexton_sim.check.model import Replay, prefix
 from sexton_sim.check.verdict import Verdict
 from sexton_sim.history import Durable, History
-from sexton_sim.sources import Opening, Sources
+from sexton_sim.sources import Opening, Sources, UnreadableError
+from sexton_store.disk import DamagedError
 
+_UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError,
+          DamagedError, DecodeError)  # fmt: skip
+"""What comes of lines that are well-formed, and say what no part of a mesh ever writes."""
 _BUSY_NS = 2_000_000_000
 """A real machine has other things to do, too."""
 
@@ -34,6 +40,9 @@ def judge(sources: Sources, times: Times | None = None) -> Verdict:
     """Judges a history, commit by commit; nothing is held in memory but what still stands.
 
     `times` are those with which the mesh is set up; None: the default ones, and real tasks.
+
+    Raises:
+        UnreadableError: a commit, call or note says what no mesh writes.
     """
     times = times or Times(kills_noted=False, slack_ns=_BUSY_NS)
     verdict = Verdict()
@@ -50,10 +59,17 @@ def judge(sources: Sources, times: Times | None = None) -> Verdict:
     if not sources.commits:
         verdict.unknown("everything: no commits are in it; the store writes them with --history")
         return verdict
-    judged = _Judged(sources, history, verdict, times)
-    for item in sources.log():
-        judged.take(item)
-    judged.finish()
+    place = "what was done to the mesh"
+    try:
+        judged = _Judged(sources, history, verdict, times)
+        for item in sources.log():
+            at = item.revision if isinstance(item, Opening) else item.commit.revision
+            place = f"revision {at}"
+            judged.take(item)
+        place = "a call, or what a job noted"
+        judged.finish()
+    except _UNFIT as error:
+        raise UnreadableError(f"{place} is not as a mesh writes it: {error!r}") from error
     return verdict
 
 

@@ -189,6 +189,48 @@ def test_a_line_that_is_no_history_is_named(store: Store, line: bytes) -> None:
         Sources([path])
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"revision":x,"mesh_time_ns":1}\n',
+        b'{"revision":7}\n',
+        b'{"start":"one"}\n',
+        b'{"kind":"commit"}\n',
+        b'{"kind":"history","format":"2"}\n',
+        b'{"kind":"op","phase":"invoke","id":1,"at_ns":5}\n',
+        b'{"kind":"op","phase":"invoke","id":[1],"at_ns":5,"process":"p","call":"c","args":{}}\n',
+        b'{"kind":"op","phase":"lost","id":1,"at_ns":5,"result":{}}\n',
+        b'{"kind":"exec","what":"started","at_ns":5,"facts":{"token":"x"}}\n',
+        b'{"kind":"exec","what":"effect","at_ns":5,"facts":{"token":5}}\n',
+        b'{"kind":"fault","what":"restore","at_ns":5,"facts":{"revision":"x"}}\n',
+        b'{"kind":"fault","what":"cut","at_ns":5,"facts":[1]}\n',
+        b'{"kind":"clock","what":"rate","at_ns":5}\n',
+        b'{"kind":' + b"[" * 200_000 + b"\n",
+    ],
+)
+def test_a_line_that_lacks_what_its_kind_needs_is_named(store: Store, line: bytes) -> None:
+    path = store.file(start(0), *store.commits(1), line)
+    with pytest.raises(UnreadableError, match=rf"{path}:3: "):
+        Sources([path])
+
+
+def test_a_file_without_one_whole_line_is_no_history(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_bytes(b"a" * 1000)
+    with pytest.raises(UnreadableError, match="not one whole line"):
+        Sources([path])
+
+
+@pytest.mark.parametrize("key", [b"active/x", b"leases/queue/000", b"jobs/default/a"])
+def test_a_commit_that_no_mesh_writes_is_named_and_not_called_a_broken_promise(
+    store: Store, key: bytes
+) -> None:
+    change = Change(key, None, Record(b"\xff", 1, 1, 1))
+    path = store.file(start(0), commit_line(Commit(1, 1, (), (change,), 1000)))
+    with pytest.raises(UnreadableError, match="revision 1 is not as a mesh writes it"):
+        verify([path])
+
+
 def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl.gz"
     path.write_bytes(gzip.compress(start(0) * 1000)[:-20])
