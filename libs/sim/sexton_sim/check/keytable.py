@@ -53,10 +53,6 @@ def _missing(kind: bytes, changed: Changed, commit: MeshCommit, *, leads: bool, 
         own = _compared(commit, changed.key)
         state = changed.after is None or _compares(commit, keys.STATE)
         return _first(own=own, state=state, **{"the coordinator's lease": leads})
-    if kind == keys.BACKFILLS:
-        swept = changed.after is None
-        own, state = _compared(commit, changed.key), _compares(commit, keys.STATE)
-        return _first(own=own or swept, state=state or swept, **{"the coordinator's lease": leads})
     if kind == keys.DELETED:
         own = _compared(commit, changed.key)
         return _first(own=own, **{"the coordinator's lease": leads or changed.before is None})

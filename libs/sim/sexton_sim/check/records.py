@@ -20,7 +20,6 @@ _DECODERS: Final[dict[bytes, Callable[[bytes], Any]]] = {
     keys.DECISIONS: pb.DecisionRecord.FromString,
     keys.BUFFERED: pb.BufferedRecord.FromString,
     keys.BACKFILLS: pb.BackfillRecord.FromString,
-    keys.BACKFILLS: pb.BackfillRecord.FromString,
     keys.DELETED: pb.DeletedRecord.FromString,
     keys.ACTIVE: pb.RunRecord.FromString,
     keys.RUNNING: bytes,
@@ -28,7 +27,6 @@ _DECODERS: Final[dict[bytes, Callable[[bytes], Any]]] = {
     keys.ENDED: pb.EndedRecord.FromString,
     keys.DEAD: pb.EndedRecord.FromString,
     keys.SESSIONS: pb.SessionRecord.FromString,
-    keys.QUEUES: pb.QueueRecord.FromString,
     keys.QUEUES: pb.QueueRecord.FromString,
     keys.REQUESTS: pb.RequestRecord.FromString,
 }
