@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from sexton.errors import InvalidArgument, TooLarge
 from sexton.internal.v1 import records_pb2 as records
 from sexton.v1 import scheduler_pb2 as api
+from sexton.v1.job_pb2 import JobSpec
 from sexton_coordinator.api import checks
 from sexton_coordinator.api.changes import Done, Plan
 from sexton_coordinator.api.checks import Name
@@ -166,6 +167,7 @@ class Applier:
         refusals = Refusals("job", len(request.jobs))
         entries: list[_Entry] = []
         seen: set[Name] = set()
+        written_out: dict[bytes, JobSpec] = {}
         mesh = self._mesh
         for index, job in enumerate(request.jobs):
             if index % _YIELD_EVERY == 0:
@@ -176,7 +178,9 @@ class Applier:
                     raise InvalidArgument("name", job.name, "each name once")
                 seen.add(name)
                 fresh = new_name(mesh.jobs, name, mesh.randomness)
-                checked = check_spec(mesh.jobs, fresh, job.spec, 1, mesh.now())
+                checked = check_spec(
+                    mesh.jobs, fresh, job.spec, 1, mesh.now(), written_out=written_out
+                )
                 entries.append(_Entry(name=name, checked=checked, fresh=fresh))
         refusals.refuse()
         now = mesh.now()

@@ -37,9 +37,24 @@ class Checked(NamedTuple):
 
 
 def check_spec(
-    reader: JobReader, name: JobName, spec: pb.JobSpec, version: int, since: Instant
+    reader: JobReader,
+    name: JobName,
+    spec: pb.JobSpec,
+    version: int,
+    since: Instant,
+    *,
+    written_out: dict[bytes, pb.JobSpec] | None = None,
 ) -> Checked:
     """Checks a definition that comes into force at `since`.
+
+    Args:
+        reader: decodes it.
+        name: whose it is.
+        spec: as it was given.
+        version: its number.
+        since: from when its schedules count.
+        written_out: what equal definitions became, by what was given; is added to. Jobs that share
+            one then share the message, which no caller changes.
 
     Raises:
         InvalidArgument: a field has a value that can't be used.
@@ -47,10 +62,15 @@ def check_spec(
     """
     with refusing(SPEC):
         definition = reader.decode(name, spec, version, since).definition
-        whole = canonical(spec, definition)
+        given = spec.SerializeToString(deterministic=True)
+        whole = None if written_out is None else written_out.get(given)
+        if whole is None:
+            whole = canonical(spec, definition)
     size = whole.ByteSize()
     if size > MAX_SPEC_BYTES:
         raise InvalidArgument("spec", f"{size:,} bytes", f"at most {MAX_SPEC_BYTES:,} bytes")
+    if written_out is not None:
+        written_out[given] = whole
     return Checked(whole, definition)
 
 

@@ -58,6 +58,20 @@ def test_applying_creates_updates_and_leaves_alone() -> None:
     story(scenario)
 
 
+def test_jobs_of_one_file_with_the_same_definition_go_their_own_ways() -> None:
+    async def scenario(world: World) -> None:
+        await apply(world, job("a"), job("b", labels={"team": "x", "site": "y"}), job("c"))
+        changed = job("a", priority=5)
+        await apply(world, changed, job("b", labels={"site": "y", "team": "x"}), job("c"))
+        a, b, c = [await world.get(f"{NS}/jobs/{name}") for name in "abc"]
+        assert (a.spec.priority, b.spec.priority, c.spec.priority) == (5, 0, 0)
+        assert (dict(a.spec.labels), dict(b.spec.labels)) == ({}, {"team": "x", "site": "y"})
+        assert (a.version, b.version, c.version) == (2, 1, 1)
+        assert len({a.uid, b.uid, c.uid}) == 3
+
+    story(scenario)
+
+
 def test_applying_the_same_again_writes_nothing_at_all() -> None:
     async def scenario(world: World) -> None:
         jobs = [job(f"j{number}", labels={"n": str(number)}) for number in range(250)]
