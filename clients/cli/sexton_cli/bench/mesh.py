@@ -33,6 +33,7 @@ from sexton_runtime.secrets import Role, SecretsConfig, load_or_create_secrets
 SLOTS: Final = "2000"
 """Of a worker: with fewer in flight the bound would be the number, not the machine."""
 _FIRST_PORT: Final = 20_000
+_PORT_RANGES: Final = 100
 _START_TIMEOUT_S: Final = 60.0
 _CHANGE_TIMEOUT_S: Final = 120.0
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
@@ -193,12 +194,17 @@ async def running(folder: Path | None, shape: Shape) -> AsyncIterator[Mesh]:
             yield mesh
 
 
+def _first_port() -> int:
+    """Gives where ports are looked for: far from those of a bench that starts at the same time."""
+    return _FIRST_PORT + os.getpid() % _PORT_RANGES * 100
+
+
 @asynccontextmanager
 async def _started(place: Path, shape: Shape) -> AsyncIterator[Mesh]:
     replicas = shape.coordinators + shape.queues
-    base = free_base(_FIRST_PORT, (*range(2 + replicas), 17, 80))
+    base = free_base(_first_port(), (*range(2 + replicas), 17, 80))
     if base is None:
-        raise CliError("there are no free ports between 20100 and 32700")
+        raise CliError("there are no free ports below 32700")
     config = UpConfig(
         data=place,
         app=tasks.__name__,
