@@ -54,6 +54,12 @@ def shell_variables(order: Order, work: ShellWork, own: Mapping[str, str]) -> di
     return variables | run_variables(order)
 
 
+def values_of_the_worker(work: ShellWork, own: Mapping[str, str]) -> list[str]:
+    """Gives those values of a command's environment that are the worker's and not the job's."""
+    sources = (source for source in work.env.values() if isinstance(source, FromWorker))
+    return [own[source.name] for source in sources]
+
+
 def process_variables(order: Order, own: Mapping[str, str]) -> dict[str, str]:
     """Gives the environment of a task in a process: the worker's, without the mesh's secrets."""
     kept = {name: value for name, value in own.items() if not name.startswith(_SECRETS)}

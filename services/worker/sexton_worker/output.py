@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from typing import Any, Final, TextIO, cast
 
 from sexton_worker.contract import MAX_TAIL_BYTES, tail
+from sexton_worker.strikeout import Strikeout
 
 _FIRST_CONTINUATION: Final = 0x80
 _AFTER_CONTINUATION: Final = 0xC0
@@ -23,9 +24,14 @@ class Tail:
         limit: int = MAX_TAIL_BYTES,
         *,
         follow: Callable[[bytes], object] | None = None,
+        secrets: Iterable[bytes] = (),
     ) -> None:
-        """`follow` is given everything as it is written, and nothing at the end."""
+        """`follow` is given everything as it is written, and nothing at the end.
+
+        `secrets` are struck out before anything is kept or followed.
+        """
         self._limit = limit
+        self._strikeout = Strikeout(secrets)
         self._follow = follow
         self._kept = bytearray()
         self._lock = threading.Lock()
@@ -34,12 +40,7 @@ class Tail:
     def write(self, data: bytes) -> None:
         """Takes some more."""
         with self._lock:
-            if self._follow is not None and data:
-                self._follow(data)
-            self._kept += data[-2 * self._limit :]
-            if len(self._kept) > 2 * self._limit:
-                del self._kept[: -self._limit]
-                self._cut = True
+            self._keep(self._strikeout.take(data))
 
     def text(self) -> str:
         """Gives the last part as text: at most the limit in UTF-8; what is not UTF-8 is replaced.
@@ -47,6 +48,7 @@ class Tail:
         Escape sequences stay in it: who shows it makes them harmless. Nothing is written after it.
         """
         with self._lock:
+            self._keep(self._strikeout.rest())
             if self._follow is not None:
                 self._follow(b"")
             data = bytes(self._kept[-self._limit :])
@@ -58,6 +60,14 @@ class Tail:
                     start += 1
                 data = data[start:]
         return tail(data.decode("utf-8", "replace"), self._limit)
+
+    def _keep(self, data: bytes) -> None:
+        if self._follow is not None and data:
+            self._follow(data)
+        self._kept += data[-2 * self._limit :]
+        if len(self._kept) > 2 * self._limit:
+            del self._kept[: -self._limit]
+            self._cut = True
 
 
 OUTPUT: ContextVar[Tail | None] = ContextVar("sexton_output", default=None)

@@ -159,7 +159,9 @@ async def test_secrets_come_from_the_worker_and_stay_out_of_its_log(pair: Pair) 
         owner.shell('test "$FIRST" = s3cret-words; echo "$? $SECOND"', env=env)
     )
     assert done.output_tail == "0 $(touch here) `x` 'y'\n"
-    await owner.completion(owner.shell("exit 1", env=env))
+    done = await owner.completion(owner.shell('echo "can not log in: $FIRST"; exit 1', env=env))
+    assert done.output_tail == "can not log in: ***\n"
+    assert done.error.message == "it ended with exit status 1: can not log in: ***"
     assert "s3cret" not in pair.worker.said()
 
 

@@ -17,8 +17,10 @@ from sexton_worker.environment import (
     process_variables,
     run_variables,
     shell_variables,
+    values_of_the_worker,
 )
 from sexton_worker.executors.guard import CommandEnd, GuardedCommand
+from sexton_worker.strikeout import secrets_among
 
 _BOOTSTRAP: Final = (
     "import json,sys;order=json.load(sys.stdin);sys.path[:]=order['path'];"
@@ -94,6 +96,7 @@ def shell_command(
         env=env,
         cwd=str(Path(folder, work.cwd)) if folder else work.cwd,
         scratch=folder,
+        secrets=secrets_among(values_of_the_worker(work, own)),
     )
 
 

@@ -50,6 +50,8 @@ class GuardedCommand(NamedTuple):
     """Hears each line that the command writes to descriptor 3; None: there is none."""
     follow: Callable[[bytes], object] | None = None
     """Takes its output as it is written, and nothing at the end."""
+    secrets: tuple[bytes, ...] = ()
+    """Struck out of its output."""
 
 
 class CommandEnd(NamedTuple):
@@ -77,7 +79,7 @@ class Guarded:
         self._socket = control
         self._on_end = on_end
         self._on_line = command.on_line
-        self._tail = Tail(follow=command.follow)
+        self._tail = Tail(follow=command.follow, secrets=command.secrets)
         self._said = b""
         self._result = b""
         self._left = MAX_RESULT_PIPE_BYTES

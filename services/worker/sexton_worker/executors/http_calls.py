@@ -34,6 +34,7 @@ from sexton_worker.contract import (
     tail,
 )
 from sexton_worker.executors.http_request import HttpRequest
+from sexton_worker.strikeout import Strikeout
 
 _CONNECT_TIMEOUT_S: Final = 30.0
 """For one connection; everything after it has the attempt's own time."""
@@ -252,8 +253,7 @@ def _refuse(constant: str) -> None:
 
 
 def _text(data: bytes, secrets: Collection[bytes]) -> str:
-    for secret in secrets:
-        data = data.replace(secret, b"***")
+    data = Strikeout(secrets).whole(data)
     return data.decode("utf-8", "replace").replace("\0", "\ufffd")
 
 

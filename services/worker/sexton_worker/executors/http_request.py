@@ -11,12 +11,11 @@ from sexton_runtime.version import software_version
 from sexton_worker.contract import FromWorker, HttpWork, Order
 from sexton_worker.environment import EnvironmentProblem, run_variables, taken
 from sexton_worker.executors.commands import Unusable
+from sexton_worker.strikeout import secrets_among
 
 _VARIABLE: Final = re.compile(r"\$(?:\{(SEXTON_[A-Z_]+)\}|(SEXTON_[A-Z_]+))")
 _NO_HEADER_VALUE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _JSON_TYPE: Final = re.compile(r"application/([a-z0-9.+-]+\+)?json\b", re.IGNORECASE)
-_SHORTEST_SECRET: Final = 8
-"""Shorter values are no secrets, and would be struck out of ordinary words."""
 
 
 class HttpRequest(NamedTuple):
@@ -73,10 +72,10 @@ def _asked(work: HttpWork, own: Mapping[str, str]) -> tuple[dict[str, str], tupl
             raise Unusable(str(problem)) from None
         if _NO_HEADER_VALUE.search(value):
             raise Unusable(f"headers: the value of {name} is more than one line of text")
-        if isinstance(source, FromWorker) and len(value) >= _SHORTEST_SECRET:
-            secrets.append(value.encode("utf-8", "replace"))
+        if isinstance(source, FromWorker):
+            secrets.append(value)
         headers[name] = value
-    return headers, tuple(secrets)
+    return headers, secrets_among(secrets)
 
 
 def _filled(body: str, variables: Mapping[str, str], *, escape: bool) -> str:
