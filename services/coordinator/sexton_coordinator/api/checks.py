@@ -90,8 +90,8 @@ def _name(field: str, text: str, forms: tuple[str, ...]) -> Name:
         if len(parts) == _parts(RUN_FORM):
             parse_run_id(parts[5])
     except IdError as error:
-        expected += f"; {shown(error.value)} is none"
-        raise InvalidArgument(field, text, expected) from None
+        what = "none" if error.field == field else f"not {error.expected}"
+        raise InvalidArgument(field, text, f"{expected}; {shown(error.value)} is {what}") from None
     return Name(*parts[1::2])
 
 

@@ -94,6 +94,17 @@ def test_names_are_read_strictly(method: str, make: Callable[[str], Any]) -> Non
     story(scenario)
 
 
+def test_a_name_that_is_no_run_id_is_told_what_a_run_id_looks_like() -> None:
+    async def scenario(world: World) -> None:
+        with pytest.raises(errors.InvalidArgument) as raised:
+            await world.runs_api.GetRun(api.GetRunRequest(name=f"{JOB}/runs/bogus"))
+        assert raised.value.message.endswith(
+            "; 'bogus' is not a run id such as t20261129T030000Z-abcdefgh"
+        )
+
+    story(scenario)
+
+
 @pytest.mark.parametrize(("method", "make"), [*BY_JOB[1:], *BY_RUN], ids=lambda v: str(v)[:12])
 def test_what_is_not_there_is_not_found(method: str, make: Callable[[str], Any]) -> None:
     of_runs = method.endswith("Run")
