@@ -12,6 +12,8 @@ from sexton.errors import NotLeader
 from sexton_cli import main as entry
 from sexton_cli.online import times, watching
 
+DEAD = "default/nightly/t20261128T020000Z-0a1b2c3d"
+
 
 @pytest.fixture(autouse=True)
 def _mesh_is_there(mesh):
@@ -118,6 +120,24 @@ def test_what_is_for_programs_has_every_field(data):
     assert data("jobs", "load")["total"] == 1
     assert data("jobs", "versions", "nightly")[0]["definition"]["task"] == {"shell": "./backup"}
     assert data("dead", "requeue", "--all")[0]["new_run"].startswith("default/nightly/m")
+
+
+@pytest.mark.parametrize(
+    ("output", "printed"),
+    [("table", f"{DEAD}: stays: its job was deleted\n"), ("name", "")],
+)
+def test_a_dead_letter_that_stays_is_no_success(sexton, api, output, printed):
+    api.stays = "its job was deleted"
+    code, out, err = sexton("dead", "requeue", DEAD, "-o", output)
+    assert (code, out, err) == (4, printed, "")
+
+
+def test_of_many_live_runs_a_few_are_named(sexton, api):
+    job = api.jobs["namespaces/default/jobs/nightly"]
+    job.live_runs.extend(f"{job.name}/runs/t20261129T0{hour}0000Z-0a1b2c3d" for hour in range(7))
+    (line,) = [x for x in sexton("jobs", "show", "nightly")[1].splitlines() if "live runs" in x]
+    assert line.endswith("t20261129T030000Z-0a1b2c3d, t20261129T040000Z-0a1b2c3d and 2 more")
+    assert line.count("-0a1b2c3d") == 5
 
 
 @pytest.mark.parametrize(

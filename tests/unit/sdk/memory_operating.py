@@ -42,6 +42,7 @@ class Operating(
     def begin_operating(self):
         self.backfills = {}
         self.goes_on = False
+        self.stays = ""
         self.decision = "fired"
         self.paused_queues = {}
         self.drained = []
@@ -254,7 +255,10 @@ class Operating(
             for each in found:
                 job = each.run.name.partition("/runs/")[0]
                 new = f"{job}/runs/m20261129T120000Z-0a1b2c3d"
-                answer.requeued.add(run=each.run.name, new_run="" if request.validate_only else new)
+                gone = request.validate_only or self.stays
+                answer.requeued.add(
+                    run=each.run.name, new_run="" if gone else new, reason=self.stays
+                )
             return answer
 
     def PurgeDeadLetters(self, request, context):

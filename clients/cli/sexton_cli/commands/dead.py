@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sexton_cli.commands._mesh_options import Api, Everywhere, Namespace, Output, target_of
-from sexton_cli.errors import UsageError
+from sexton_cli.errors import Refused, UsageError
 from sexton_cli.output import ListFormat, print_line
 
 if TYPE_CHECKING:
@@ -76,7 +76,10 @@ def requeue(  # noqa: PLR0917 - each is an option
     namespace: Namespace = None,
     output: Output = ListFormat.TABLE,
 ) -> None:
-    """Run dead letters again, each as a new run, and take them off the list."""
+    """Run dead letters again, each as a new run, and take them off the list.
+
+    Ends with 4 where one stays.
+    """
     from sexton_cli.online import operating, session  # noqa: PLC0415 - heavy
 
     which = _chosen(runs, job, fingerprint, after, before, everything=everything)
@@ -85,6 +88,8 @@ def requeue(  # noqa: PLR0917 - each is an option
             which["namespace"] = client.namespace
         done = client.dead.requeue(dry_run=dry_run, **which)
         operating.show_requeued(done, output, dry_run=dry_run)
+    if not dry_run and not all(each.new_run for each in done):
+        raise typer.Exit(Refused.exit_code)
 
 
 def purge(  # noqa: PLR0917 - each is an option

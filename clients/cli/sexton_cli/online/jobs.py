@@ -22,6 +22,8 @@ _WAITS = "buffered"
 """The decision of a start that becomes a run when the runs before it have ended."""
 _LOOKED_AT = 2_000
 """Jobs among which a name that does not exist is looked for."""
+_LIVE_SHOWN = 5
+"""Live runs that are named: there may be a thousand, and `sexton runs list` has them all."""
 
 
 def show_list(jobs: Iterable[Job], output: ListFormat) -> None:
@@ -166,7 +168,7 @@ def _describe(job: Job) -> None:
     if job.source:
         lines.append(("applied from", job.source))
     if job.live_runs:
-        lines.append(("live runs", ", ".join(job.live_runs)))
+        lines.append(("live runs", _live_runs(job)))
     width = max(len(name) for name, _ in lines)
     for name, value in lines:
         print_line(f"{name.ljust(width)}  {value}")
@@ -178,6 +180,11 @@ def _describe(job: Job) -> None:
             print_line(line)
     print_line()
     print_line(f"to start it now: sexton jobs trigger {job.full_name}")
+
+
+def _live_runs(job: Job) -> str:
+    shown, more = job.live_runs[:_LIVE_SHOWN], len(job.live_runs) - _LIVE_SHOWN
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
 
 def _state(job: Job) -> str:

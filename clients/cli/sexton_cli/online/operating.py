@@ -44,7 +44,8 @@ def show_requeued(done: Sequence[Requeued], output: ListFormat, *, dry_run: bool
     """Prints what became of dead letters."""
     if output is ListFormat.NAME:
         for each in done:
-            print_line(each.new_run or each.run)
+            if each.new_run or dry_run:
+                print_line(each.new_run or each.run)
         return
     data = [
         {"run": each.run, "new_run": each.new_run or None, "reason": each.reason or None}
