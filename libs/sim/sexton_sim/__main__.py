@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
+import re
 import sys
 import time
 import traceback
@@ -82,7 +84,25 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.duration is None:
         options.duration = _DEFAULT_S[options.world]
+    _check(parser, options)
     return options
+
+
+def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Refuses what would run nothing, or would be passed over in silence."""
+    for name in ("seeds", "minutes", "duration"):
+        value = getattr(options, name)
+        if value is not None and not 0 < value < math.inf:
+            parser.error(f"--{name} {value}: must be more than 0")
+    for name in ("trace", "history", "only", "shrink"):
+        if options.replay is None and getattr(options, name):
+            parser.error(f"--{name}: says how to --replay one seed; name it")
+    if options.only is not None and not re.fullmatch(r"\d+(,\d+)*", options.only):
+        parser.error(f"--only {options.only}: expected numbers of faults, such as 1,4,9")
+    for name in ("json", "history"):
+        file = getattr(options, name)
+        if file is not None and not file.parent.is_dir():
+            parser.error(f"--{name} {file}: there is no such folder")
 
 
 def _seeds(options: argparse.Namespace, began: float) -> Iterator[int]:
