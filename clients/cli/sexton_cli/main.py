@@ -47,7 +47,7 @@ def run(arguments: list[str]) -> int:
     except CliError as error:
         return _fail(str(error), error.exit_code)
     except TyperException as error:
-        return _fail(error.format_message(), error.exit_code)
+        return _fail(_usage(error), error.exit_code)
     except Exit as error:
         return error.exit_code
     except (Abort, KeyboardInterrupt):
@@ -66,6 +66,18 @@ def run(arguments: list[str]) -> int:
 
 def _root() -> None:
     """A distributed job scheduler: runs other programs at the right time."""
+
+
+def _usage(error: TyperException) -> str:
+    """Gives what is wrong with a command line, without words of the parser, and where it is told.
+
+    A group without a command answers with its help, and needs neither.
+    """
+    message = error.format_message().replace(": Value error, ", ": ").rstrip()
+    context = getattr(error, "ctx", None)
+    if context is None or message.startswith("Usage:"):
+        return message
+    return f"{message}\nhow it is used: {context.command_path} --help"
 
 
 def _fail(message: str, code: int) -> int:

@@ -1,4 +1,4 @@
-"""The command line: exit codes, one line of error, nothing but results on stdout."""
+"""The command line: exit codes, errors without tracebacks, nothing but results on stdout."""
 
 import os
 import signal
@@ -62,6 +62,18 @@ def test_a_wrong_command_line_ends_with_its_code_and_says_what_would_be_right(
     found, message = fails(capsys, arguments)
     assert (found, expected in message) == (code, True), message
     assert message.startswith("sexton: ")
+
+
+def test_a_wrong_command_line_says_where_it_is_told_how_it_is_used(capsys):
+    assert fails(capsys, ["apply", "jobs.yaml"]) == (
+        2,
+        "sexton: Missing option '-f' / '--file'.\nsexton: how it is used: sexton apply --help\n",
+    )
+    code, message = fails(capsys, ["runs", "list", "--state", "bad"])
+    assert (code, message.count("\n")) == (2, 2)
+    assert message.startswith("sexton: Invalid value for '--state': 'bad' is not one of 'waiting'")
+    assert message.endswith("sexton: how it is used: sexton runs list --help\n")
+    assert "how it is used" not in fails(capsys, ["runs"])[1]
 
 
 WRONG_WITH_FILE = [
