@@ -162,6 +162,15 @@ def test_a_running_task_s_progress_is_shown(sexton, data, api):
     assert data("runs", "show", run)["progress"] == {"fraction": 0.25, "message": "a quarter"}
 
 
+def test_a_run_that_waits_tells_what_stands_in_its_way(sexton, api):
+    api.jobs["namespaces/default/jobs/nightly"].notices.append("no worker serves queue default")
+    sexton("jobs", "trigger", "nightly", "--request-id", "one")
+    code, out, err = sexton("runs", "show", "nightly/m20261129T120000Z-one")
+    assert (code, err) == (0, "")
+    assert out.endswith("warning: no worker serves queue default\n")
+    assert "warning" not in sexton("runs", "show", "nightly/t20261129T020000Z-0a1b2c3d")[1]
+
+
 def test_a_mesh_without_a_leader_says_that_one_is_coming(sexton, api, monkeypatch):
     monkeypatch.setattr("sexton_cli.online.session._RETRY_FOR_S", 0.1)
     api.fail("TriggerJob", *[NotLeader()] * 50)

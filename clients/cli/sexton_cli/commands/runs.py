@@ -111,7 +111,10 @@ def show(
     from sexton_cli.online import runs, session  # noqa: PLC0415 - heavy
 
     with session.connected(target_of(api, namespace)) as client:
-        runs.show(client.runs.get(run), output)
+        found = client.runs.get(run)
+        runs.show(found, output)
+        if output is ListFormat.TABLE:
+            runs.show_obstacles(client, found)
 
 
 def cancel(

@@ -8,8 +8,10 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
+from sexton.client import Client
+from sexton.errors import NotFound
 from sexton.mesh import Mesh
-from sexton.runs import Attempt, Run, RunError
+from sexton.runs import Attempt, Run, RunError, RunState
 from sexton_cli.online import times
 from sexton_cli.output import ListFormat, print_data, print_line, print_table
 
@@ -32,6 +34,19 @@ def show(run: Run, output: ListFormat) -> None:
         print_line(run.full_name)
     elif not print_data(run_data(run), output):
         _describe(run)
+
+
+def show_obstacles(client: Client, run: Run) -> None:
+    """Prints what stands in the way of a run that waits: for example that no worker serves it."""
+    if run.state not in {RunState.WAITING, RunState.RETRYING}:
+        return
+    try:
+        job = client.jobs.get(run.full_name.rpartition("/")[0])
+    except NotFound:
+        return
+    if job.version == run.job_version:  # else they are of another queue, or another task
+        for notice in job.notices:
+            print_line(f"warning: {notice}")
 
 
 def show_change(run: Run, output: ListFormat) -> None:
