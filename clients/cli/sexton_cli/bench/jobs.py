@@ -57,6 +57,7 @@ async def _one(jobs: int, folder: Path | None) -> Figures:
         async with mesh.client(timeout_s=300.0) as client:
             applied_s = await _apply(client, jobs)
         reading = await _read(mesh, jobs)
+        applied_mib = mesh.memory_mib()["coordinator"]
         leading = await _lead(mesh)
         await mesh.ready()
         await asyncio.sleep(_SETTLE_S)
@@ -67,6 +68,7 @@ async def _one(jobs: int, folder: Path | None) -> Figures:
             **reading,
             **leading,
             "coordinator_mib": mesh.memory_of(mesh.leader("coordinator")),
+            "coordinator_applied_mib": applied_mib,
             "store_mib": memory["store"],
             "store_bytes": mesh.file_bytes(),
         }
@@ -128,6 +130,10 @@ async def _lead(mesh: Mesh) -> Figures:
     killed, ended = await mesh.end(leader, signal.SIGKILL)
     led = await mesh.led("coordinator", after=leader)
     started = await mesh.ready()
+    # And the one that leads now, which may have applied the jobs: a fresh one's memory is wanted.
+    await mesh.end(led_by := mesh.leader("coordinator"), signal.SIGTERM)
+    await mesh.led("coordinator", after=led_by)
+    await mesh.ready()
     stopped = (await mesh.end("store", signal.SIGTERM))[1]
     await mesh.unready("store")
     served = await mesh.ready()
