@@ -157,13 +157,17 @@ class Mesh:
         return await self._until(lambda: not self.readiness.missing())
 
     async def led(self, role: str, *, after: str) -> int:
-        """Waits until another replica leads than the one before; gives the machine's time then."""
+        """Waits until a replica leads after one that has just ended; gives the machine's time then.
 
-        def is_led() -> bool:
+        It may be the same one, where it was started again before its lease had ended.
+        """
+
+        def is_gone() -> bool:
             program = self.readiness.leader(role)
-            return program is not None and program.name != after
+            return program is None or program.name != after
 
-        return await self._until(is_led)
+        await self._until(is_gone)
+        return await self._until(lambda: self.readiness.leader(role) is not None)
 
     async def unready(self, name: str) -> int:
         """Waits until it is known that a process that has ended does not serve."""
