@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -112,7 +113,7 @@ class LiveRun:
                 isolation=Isolation.THREAD,
                 context_parameter=None,
             )
-            return call(stand_in, "", context, kept)
+            return copy_context().run(call, stand_in, "", context, kept)
         if self._task.WhichOneof("kind") != "python":
             return Ended(succeeded=True)
         task = self._stage.tasks.get(self._task.python.task)
@@ -122,7 +123,7 @@ class LiveRun:
             return Ended.failure("not started", message)
         if asyncio.iscoroutinefunction(task.function):
             return _awaited(task, self._task.python.args_json, context, kept)
-        return call(task, self._task.python.args_json, context, kept)
+        return copy_context().run(call, task, self._task.python.args_json, context, kept)
 
     def value(self) -> sdk.Run:
         """Gives the run as the SDK shows it."""

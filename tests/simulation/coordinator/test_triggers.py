@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -74,7 +75,7 @@ def test_jobs_that_are_not_there_do_not_end_a_tenure_however_often_they_are_aske
     async def scenario(mesh: Mesh) -> None:
         leader = await mesh.leader()
         jobs = await mesh.create_many(20)
-        gone = jobs[0]._replace(uid="z" * 24)
+        gone = replace(jobs[0], uid="z" * 24)
 
         async def ask(number: int) -> None:
             await asyncio.sleep(number * 0.0002)

@@ -106,6 +106,8 @@ def test_python_tasks_are_called_with_what_a_worker_would_tell_them(rehearsal) -
     ]
     assert rehearsal.now == at(2)
     assert rehearsal.next_time("greet") == at(3)
+    with pytest.raises(LookupError):  # the context was the attempt's alone
+        sexton.current_context()
 
 
 async def test_coroutines_too_also_where_the_test_has_a_loop(rehearsal) -> None:
