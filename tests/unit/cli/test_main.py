@@ -200,7 +200,7 @@ def test_an_interrupted_command_ends_at_once_without_a_word(api, mesh, arguments
                 threading.Event().wait(0.01)
             for _ in range(
                 5
-            ):  # as a person does: one that comes inside gRPC's own code can be lost
+            ):  # one that comes inside gRPC's own code can be lost
                 running.send_signal(signal.SIGINT)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     running.wait(10)
