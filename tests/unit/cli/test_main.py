@@ -198,9 +198,7 @@ def test_an_interrupted_command_ends_at_once_without_a_word(api, mesh, arguments
             while "WatchRuns" not in api.calls:
                 assert running.poll() is None
                 threading.Event().wait(0.01)
-            for _ in range(
-                5
-            ):  # one that comes inside gRPC's own code can be lost
+            for _ in range(5):  # one that comes inside gRPC's own code can be lost
                 running.send_signal(signal.SIGINT)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     running.wait(10)
