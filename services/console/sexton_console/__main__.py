@@ -5,42 +5,35 @@ Exit codes: 0 stopped as asked; 1 could not start; 2 wrong flags or configuratio
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import logging
 import sys
 from collections.abc import Sequence
 
-from sexton.errors import SextonError
 from sexton_console.app import Console
 from sexton_console.config import ConsoleConfig
 from sexton_runtime.clock import SystemClock
-from sexton_runtime.config import ConfigError, Sources, add_flags, parse_flags
+from sexton_runtime.config import Sources
 from sexton_runtime.lifecycle import ExitCode
-from sexton_runtime.logging import LogConfig, configure_logging
+from sexton_runtime.logging import LogConfig
+from sexton_runtime.program import announce, run_program
 from sexton_runtime.secrets import Role, SecretsConfig, load_secret
 
 
 def main(arguments: Sequence[str] | None = None, *, program: str = "sexton_console") -> int:
     """Runs a console with a command line's flags; gives the exit code."""
-    parser = argparse.ArgumentParser(prog=program, description="Runs the console.")
-    add_flags(parser, ConsoleConfig, "console", own=True)
-    add_flags(parser, SecretsConfig, "secrets")
-    add_flags(parser, LogConfig, "log")
-    try:
-        sources = parse_flags(parser, arguments)
-        configure_logging(sources.load(LogConfig, "log"), service="console")
-        logging.getLogger("uvicorn").setLevel(logging.WARNING)
-        return asyncio.run(_run(sources))
-    except ConfigError as error:
-        _complain(program, error)
-        return ExitCode.USAGE
-    except (SextonError, OSError) as error:
-        _complain(program, error)
-        return ExitCode.FAILED
+    return run_program(
+        _run,
+        arguments,
+        program=program,
+        description="Runs the console.",
+        service="console",
+        config=ConsoleConfig,
+        sections={"secrets": SecretsConfig, "log": LogConfig},
+    )
 
 
 async def _run(sources: Sources) -> ExitCode:
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
     secrets = sources.load(SecretsConfig, "secrets")
     console = Console(
         sources.load(ConsoleConfig, "console"),
@@ -48,18 +41,11 @@ async def _run(sources: Sources) -> ExitCode:
         reader_secret=load_secret(secrets, Role.READER),
         clock=SystemClock(),
     )
-
-    def announce() -> None:
-        print(  # noqa: T201 - for its starter
-            f"console ready on http://{console.web.address}, OTLP on {console.receiver.address}",
-            flush=True,
+    return await console.lifecycle.run(
+        on_started=lambda: announce(
+            f"console ready on http://{console.web.address}, OTLP on {console.receiver.address}"
         )
-
-    return await console.lifecycle.run(on_started=announce)
-
-
-def _complain(program: str, error: Exception) -> None:
-    print(f"{program}: {error}", file=sys.stderr)  # noqa: T201 - the reason for not starting
+    )
 
 
 if __name__ == "__main__":

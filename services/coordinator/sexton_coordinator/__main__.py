@@ -6,44 +6,32 @@ in order to be started again.
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import sys
 from collections.abc import Sequence
 
-from sexton.errors import SextonError
 from sexton_coordinator.app import Coordinator
 from sexton_coordinator.config import CoordinatorConfig
 from sexton_runtime.clock import SystemClock
-from sexton_runtime.config import ConfigError, Sources, add_flags, parse_flags
+from sexton_runtime.config import Sources
 from sexton_runtime.lifecycle import ExitCode
-from sexton_runtime.logging import LogConfig, configure_logging
+from sexton_runtime.program import announce, run_program, telemetry_of
 from sexton_runtime.randomness import SystemRandomness
 from sexton_runtime.rpc.grpc_transport import GrpcTransport
 from sexton_runtime.secrets import Role, SecretsConfig, load_or_create_secrets
-from sexton_runtime.telemetry import TelemetryConfig, open_telemetry
+from sexton_runtime.telemetry import TelemetryConfig
 from sexton_runtime.tls import TlsConfig, load_tls
-from sexton_runtime.version import software_version
 
 
 def main(arguments: Sequence[str] | None = None, *, program: str = "sexton_coordinator") -> int:
     """Runs a coordinator with a command line's flags; gives the exit code."""
-    parser = argparse.ArgumentParser(prog=program, description="Runs a coordinator.")
-    add_flags(parser, CoordinatorConfig, "coordinator", own=True)
-    add_flags(parser, SecretsConfig, "secrets")
-    add_flags(parser, TlsConfig, "tls")
-    add_flags(parser, LogConfig, "log")
-    add_flags(parser, TelemetryConfig, "telemetry")
-    try:
-        sources = parse_flags(parser, arguments)
-        configure_logging(sources.load(LogConfig, "log"), service="coordinator")
-        return asyncio.run(_run(sources))
-    except ConfigError as error:
-        _complain(program, error)
-        return ExitCode.USAGE
-    except (SextonError, OSError) as error:
-        _complain(program, error)
-        return ExitCode.FAILED
+    return run_program(
+        _run,
+        arguments,
+        program=program,
+        description="Runs a coordinator.",
+        service="coordinator",
+        config=CoordinatorConfig,
+    )
 
 
 async def _run(sources: Sources) -> ExitCode:
@@ -54,12 +42,6 @@ async def _run(sources: Sources) -> ExitCode:
     )
     tls = load_tls(sources.load(TlsConfig, "tls"), serves=True)
     sending = sources.load(TelemetryConfig, "telemetry")
-    telemetry = open_telemetry(
-        sending,
-        service="sexton-coordinator",
-        version=software_version(),
-        instance=randomness.token_hex(8),
-    )
     coordinator = Coordinator(
         transport=GrpcTransport(tls=tls),
         clock=SystemClock(),
@@ -73,17 +55,11 @@ async def _run(sources: Sources) -> ExitCode:
         trace_sample=float(bool(sending.endpoint))
         if config.trace_sample is None
         else config.trace_sample,
-        telemetry=telemetry,
+        telemetry=telemetry_of(sources, "coordinator", randomness),
     )
-
-    def announce() -> None:
-        print(f"coordinator ready on {coordinator.server.address}", flush=True)  # noqa: T201
-
-    return await coordinator.lifecycle.run(on_started=announce)
-
-
-def _complain(program: str, error: Exception) -> None:
-    print(f"{program}: {error}", file=sys.stderr)  # noqa: T201 - the reason for not starting
+    return await coordinator.lifecycle.run(
+        on_started=lambda: announce(f"coordinator ready on {coordinator.server.address}")
+    )
 
 
 if __name__ == "__main__":
