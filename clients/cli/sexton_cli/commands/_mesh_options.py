@@ -1,7 +1,9 @@
-"""The options that all commands to a running mesh share."""
+"""The options that commands to a running mesh share, and how they call it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +12,7 @@ import typer
 from sexton_cli.output import ListFormat
 
 if TYPE_CHECKING:
+    from sexton.client import Client
     from sexton_cli.online.session import Target
 
 Api = Annotated[
@@ -72,8 +75,30 @@ class Overlap(StrEnum):
     ALLOW_ALL = "allow_all"
 
 
+StartOverlap = Annotated[
+    Overlap | None, typer.Option(help="Instead of the job's own policy, for this start.")
+]
+StartRequest = Annotated[
+    str | None,
+    typer.Option(metavar="ID", help="The same id starts one run, however often it is sent."),
+]
+
+
 def target_of(api: str | None, namespace: str | None, timeout: float = TIMEOUT_S) -> Target:
     """Gives which mesh is meant."""
     from sexton_cli.online.session import Target  # noqa: PLC0415 - heavy
 
     return Target(api=api or None, namespace=namespace, timeout_s=timeout)
+
+
+@contextmanager
+def calling(job: str, api: str | None, namespace: str | None) -> Iterator[Client]:
+    """Gives a client; a job that is not there is looked for elsewhere."""
+    from sexton import errors  # noqa: PLC0415 - heavy
+    from sexton_cli.online import jobs, session  # noqa: PLC0415
+
+    with session.connected(target_of(api, namespace)) as client:
+        try:
+            yield client
+        except errors.NotFound as error:
+            raise jobs.look_around(client, job, error) from None

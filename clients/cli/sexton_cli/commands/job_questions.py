@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
@@ -17,13 +15,13 @@ from sexton_cli.commands._mesh_options import (
     Namespace,
     Output,
     Overlap,
+    calling,
     target_of,
 )
 from sexton_cli.errors import Refused, UsageError
 from sexton_cli.output import ListFormat
 
 if TYPE_CHECKING:
-    from sexton.client import Client
     from sexton.jobs import Job, JobSpec
 
 _DIFFERENT = 1
@@ -73,7 +71,7 @@ def preview(  # noqa: PLR0917 - each is an option
     """Show the next times of a job, by the code that fires. `sexton preview` needs no mesh."""
     from sexton_cli.online import questions, times  # noqa: PLC0415 - heavy
 
-    with _calling(job, api, namespace) as client:
+    with calling(job, api, namespace) as client:
         spec = None if file is None else _definition(file, job)
         zone = times.zone_of(spec if spec is not None else client.jobs.get(job).spec)
         found = client.jobs.preview(
@@ -97,7 +95,7 @@ def ledger(  # noqa: PLR0917 - each is an option
     """Show what became, or will become, of each nominal time: the newest, or from --from on."""
     from sexton_cli.online import questions, times  # noqa: PLC0415 - heavy
 
-    with _calling(job, api, namespace) as client:
+    with calling(job, api, namespace) as client:
         zone = times.zone_of(client.jobs.get(job).spec)
         found = client.jobs.decisions(
             job,
@@ -117,7 +115,7 @@ def versions(
     """List the definitions that a job has had, and which times each ruled."""
     from sexton_cli.online import questions  # noqa: PLC0415 - heavy
 
-    with _calling(job, api, namespace) as client:
+    with calling(job, api, namespace) as client:
         questions.show_versions(list(client.jobs.versions(job)), output)
 
 
@@ -139,7 +137,7 @@ def diff(  # noqa: PLR0917 - each is an option
     """Show how two versions of a job differ. Ends with 1 where they do."""
     from sexton_cli.online import questions  # noqa: PLC0415 - heavy
 
-    with _calling(job, api, namespace) as client:
+    with calling(job, api, namespace) as client:
         current = client.jobs.get(job)
         if file is not None:
             names = (f"{current.full_name}, version {current.version}", file)
@@ -216,7 +214,7 @@ def backfill(  # noqa: PLR0917 - each is an option
     from sexton.backfills import BackfillOrder  # noqa: PLC0415
     from sexton_cli.online import backfilling, progress, times  # noqa: PLC0415
 
-    with _calling(job, api, namespace) as client:
+    with calling(job, api, namespace) as client:
         zone = times.zone_of(client.jobs.get(job).spec)
         first, last = times.read(begin, zone, "--from"), times.read(end, zone, "--to")
         chosen = None if overlap is None else words.Overlap(overlap.value)
@@ -254,7 +252,7 @@ def backfills(
     """List the backfills of a job that go on, or ended in the last 30 days; or cancel one."""
     from sexton_cli.online import backfilling  # noqa: PLC0415 - heavy
 
-    with _calling(job, api, namespace) as client:
+    with calling(job, api, namespace) as client:
         if cancel is not None:
             backfilling.show_change(
                 client.backfills.cancel(f"{job}/{cancel.rpartition('/')[2]}"), output
@@ -279,11 +277,3 @@ def _definition(file: str, job: str) -> JobSpec:
 def _spec(job: Job) -> JobSpec:
     assert job.spec is not None, "a job that is read alone is whole"
     return job.spec
-
-
-@contextmanager
-def _calling(job: str, api: str | None, namespace: str | None) -> Iterator[Client]:
-    from sexton_cli.commands.jobs import calling  # noqa: PLC0415 - they import each other
-
-    with calling(job, api, namespace) as client:
-        yield client

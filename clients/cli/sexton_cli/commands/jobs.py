@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -16,14 +14,13 @@ from sexton_cli.commands._mesh_options import (
     JobName,
     Namespace,
     Output,
-    Overlap,
+    StartOverlap,
+    StartRequest,
     Watch,
+    calling,
     target_of,
 )
 from sexton_cli.output import ListFormat, print_line
-
-if TYPE_CHECKING:
-    from sexton.client import Client
 
 
 class Resume(StrEnum):
@@ -116,13 +113,8 @@ def resume(
 
 def trigger(  # noqa: PLR0917 - each is an option
     job: JobName,
-    overlap: Annotated[
-        Overlap | None, typer.Option(help="Instead of the job's own policy, for this start.")
-    ] = None,
-    request_id: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="The same id starts one run, however often it is sent."),
-    ] = None,
+    overlap: StartOverlap = None,
+    request_id: StartRequest = None,
     api: Api = None,
     namespace: Namespace = None,
     output: Output = ListFormat.TABLE,
@@ -167,16 +159,3 @@ def why(
         zone = times.zone_of(found.spec)
         explained = client.jobs.explain(found, times.read(at, zone, "--at"))
         jobs.show_explanation(found.full_name, explained, zone, output)
-
-
-@contextmanager
-def calling(job: str, api: str | None, namespace: str | None) -> Iterator[Client]:
-    """Gives a client; a job that is not there is looked for elsewhere."""
-    from sexton import errors  # noqa: PLC0415 - heavy
-    from sexton_cli.online import jobs, session  # noqa: PLC0415
-
-    with session.connected(target_of(api, namespace)) as client:
-        try:
-            yield client
-        except errors.NotFound as error:
-            raise jobs.look_around(client, job, error) from None

@@ -14,8 +14,9 @@ from sexton_cli.commands._mesh_options import (
     Everywhere,
     Namespace,
     Output,
-    Overlap,
     RunName,
+    StartOverlap,
+    StartRequest,
     Watch,
     target_of,
 )
@@ -147,13 +148,8 @@ def terminate(
 
 def retry(  # noqa: PLR0917 - each is an option
     run: RunName,
-    overlap: Annotated[
-        Overlap | None, typer.Option(help="Instead of the job's own policy, for this start.")
-    ] = None,
-    request_id: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="The same id starts one run, however often it is sent."),
-    ] = None,
+    overlap: StartOverlap = None,
+    request_id: StartRequest = None,
     api: Api = None,
     namespace: Namespace = None,
     output: Output = ListFormat.TABLE,
