@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from sexton import _operating_messages as messages
 from sexton._calls import Calls
 from sexton._spec_messages import OVERLAPS, spec_message
-from sexton._values import duration, namespace_name, timestamp
+from sexton._values import duration, job_name, namespace_name, timestamp
 from sexton._wire import Call
 from sexton.backfills import Backfill, BackfillOrder, BackfillPlan
-from sexton.jobs import JobSpec, Overlap
+from sexton.jobs import Job, JobSpec, Overlap
 from sexton.ledger import JobVersion, LedgerEntry, Load, Preview
-from sexton.v1 import backfill_pb2, backfill_pb2_grpc, job_pb2, scheduler_pb2
+from sexton.v1 import backfill_pb2, backfill_pb2_grpc, job_pb2, scheduler_pb2, scheduler_pb2_grpc
 
-if TYPE_CHECKING:
-    from sexton._jobs_api import JobRef, SpecLike
+JobRef: TypeAlias = str | Job
+"""`JOB` (in the client's namespace), `NAMESPACE/JOB`, or a job that was read."""
+
+SpecLike: TypeAlias = JobSpec | job_pb2.JobSpec
+"""A definition, or its message as it is."""
 
 _PAGE = 500
 
@@ -25,8 +28,9 @@ _PAGE = 500
 class AsyncJobQuestions:
     """The calls about a job's past and future; part of `AsyncJobs`."""
 
-    _calls: Calls
-    _namespace: str
+    def __init__(self, calls: Calls, namespace: str) -> None:
+        self._calls = calls
+        self._namespace = namespace
 
     async def preview(
         self,
@@ -65,8 +69,7 @@ class AsyncJobQuestions:
         else:
             request.name = self._name(job)
         if spec is not None:
-            written = spec_message(spec) if isinstance(spec, JobSpec) else spec
-            request.spec.CopyFrom(written)
+            request.spec.CopyFrom(message_of(spec))
         return messages.preview_of(await self._call("PreviewJob", request, timeout_s=timeout_s))
 
     async def versions(
@@ -240,9 +243,15 @@ class AsyncJobQuestions:
         return await self._calls.unary(call, idempotent=True, timeout_s=timeout_s)
 
     def _name(self, job: JobRef) -> str:
-        raise NotImplementedError
+        return job_name(job.full_name if isinstance(job, Job) else job, self._namespace)
 
     async def _call(
         self, method: str, request: Any, *, timeout_s: float | None, idempotent: bool = True
     ) -> Any:
-        raise NotImplementedError
+        call = Call(scheduler_pb2_grpc.JobServiceStub, method, request)
+        return await self._calls.unary(call, idempotent=idempotent, timeout_s=timeout_s)
+
+
+def message_of(spec: SpecLike) -> job_pb2.JobSpec:
+    """Gives a definition's message."""
+    return spec_message(spec) if isinstance(spec, JobSpec) else spec

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from sexton import _messages as messages
-from sexton._calls import Calls
-from sexton._job_questions_api import AsyncJobQuestions
-from sexton._spec_messages import OVERLAPS, spec_message
-from sexton._values import job_name, namespace_name, parts_of, text, timestamp
-from sexton._wire import Call
-from sexton.jobs import Applied, Explanation, Job, JobSpec, Overlap, ResumeMode, Triggered
-from sexton.v1 import job_pb2, scheduler_pb2, scheduler_pb2_grpc
-
-JobRef: TypeAlias = str | Job
-"""`JOB` (in the client's namespace), `NAMESPACE/JOB`, or a job that was read."""
-
-SpecLike: TypeAlias = JobSpec | job_pb2.JobSpec
-"""A definition, or its message as it is."""
+from sexton._job_questions_api import AsyncJobQuestions, JobRef, SpecLike, message_of
+from sexton._spec_messages import OVERLAPS
+from sexton._values import namespace_name, parts_of, text, timestamp
+from sexton.jobs import Applied, Explanation, Job, Overlap, ResumeMode, Triggered
+from sexton.v1 import job_pb2, scheduler_pb2
 
 APPLY_TIMEOUT_S: Final = 120.0
 """Of a file with ten thousand jobs, written job by job."""
@@ -38,10 +30,6 @@ class AsyncJobs(AsyncJobQuestions):
 
     Every call has a deadline (`timeout_s`, else the client's) and raises `sexton.errors`.
     """
-
-    def __init__(self, calls: Calls, namespace: str) -> None:
-        self._calls = calls
-        self._namespace = namespace
 
     async def create(
         self,
@@ -71,7 +59,7 @@ class AsyncJobs(AsyncJobQuestions):
             InvalidArgument: the definition can't be used; names the field.
         """
         request = scheduler_pb2.CreateJobRequest(
-            job=job_pb2.Job(name=self._name(name), spec=_spec(spec)),
+            job=job_pb2.Job(name=self._name(name), spec=message_of(spec)),
             request_id=text("request_id", request_id or self._calls.new_id()),
             validate_only=dry_run,
         )
@@ -154,7 +142,7 @@ class AsyncJobs(AsyncJobQuestions):
         """
         etag = job.etag if isinstance(job, Job) else ""
         request = scheduler_pb2.UpdateJobRequest(
-            job=job_pb2.Job(name=self._name(job), etag=etag, spec=_spec(spec)),
+            job=job_pb2.Job(name=self._name(job), etag=etag, spec=message_of(spec)),
             update_mask=FieldMask(paths=fields),
             validate_only=dry_run,
         )
@@ -197,7 +185,9 @@ class AsyncJobs(AsyncJobQuestions):
         Raises:
             InvalidArgument: one of them can't be used; nothing is written.
         """
-        sent = [job_pb2.Job(name=self._name(name), spec=_spec(spec)) for name, spec in jobs.items()]
+        sent = [
+            job_pb2.Job(name=self._name(name), spec=message_of(spec)) for name, spec in jobs.items()
+        ]
         parts = split(sent, _PART if on_progress is not None else len(sent) or 1)
         request = scheduler_pb2.ApplyJobsRequest(source=text("source", source))
         first_read = None
@@ -315,19 +305,6 @@ class AsyncJobs(AsyncJobQuestions):
         )
         answer = await self._call("ExplainJob", request, timeout_s=timeout_s)
         return messages.explanation_of(answer)
-
-    def _name(self, job: JobRef) -> str:
-        return job_name(job.full_name if isinstance(job, Job) else job, self._namespace)
-
-    async def _call(
-        self, method: str, request: Any, *, timeout_s: float | None, idempotent: bool = True
-    ) -> Any:
-        call = Call(scheduler_pb2_grpc.JobServiceStub, method, request)
-        return await self._calls.unary(call, idempotent=idempotent, timeout_s=timeout_s)
-
-
-def _spec(spec: SpecLike) -> job_pb2.JobSpec:
-    return spec_message(spec) if isinstance(spec, JobSpec) else spec
 
 
 def split(jobs: Sequence[job_pb2.Job], most: int) -> Sequence[Sequence[job_pb2.Job]]:
