@@ -42,6 +42,14 @@ _OPTIONS = (
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
 )
 
+_BLOCKING_OPTIONS = (
+    *_OPTIONS,
+    # A stream is begun and read in its caller's thread. Otherwise gRPC makes the call first, and
+    # then the thread that moves it: a Ctrl-C between the two leaves a call that nothing ends, and
+    # closing the channel waits for it for ever.
+    ("SingleThreadedUnaryStream", 1),
+)
+
 Metadata = tuple[tuple[str, str], ...]
 
 
@@ -183,8 +191,8 @@ def _open_aio(address: str, tls: TlsFiles | None) -> aio.Channel:
 
 def _open_blocking(address: str, tls: TlsFiles | None) -> grpc.Channel:
     if tls is None:
-        return grpc.insecure_channel(address, _OPTIONS)
-    options = _OPTIONS + tls.channel_options()
+        return grpc.insecure_channel(address, _BLOCKING_OPTIONS)
+    options = _BLOCKING_OPTIONS + tls.channel_options()
     return grpc.secure_channel(address, tls.channel_credentials(), options)
 
 

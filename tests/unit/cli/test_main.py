@@ -1,6 +1,5 @@
 """The command line: exit codes, errors without tracebacks, nothing but results on stdout."""
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -198,12 +197,8 @@ def test_an_interrupted_command_ends_at_once_without_a_word(api, mesh, arguments
             while "WatchRuns" not in api.calls:
                 assert running.poll() is None
                 threading.Event().wait(0.01)
-            for _ in range(5):  # one that comes inside gRPC's own code can be lost
-                running.send_signal(signal.SIGINT)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    running.wait(10)
-                    break
-            assert (running.wait(10), running.stderr.read()) == (130, b"")
+            running.send_signal(signal.SIGINT)
+            assert (running.wait(60), running.stderr.read()) == (130, b"")
         finally:
             running.kill()
 

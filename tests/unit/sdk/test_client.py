@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 import threading
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -204,6 +204,21 @@ def test_a_watch_goes_on_over_a_broken_stream_and_shows_each_change_once(client,
     api.end(f"namespaces/default/jobs/nightly/runs/{run.id}")
     assert [change.state for change in changes] == [RunState.SUCCEEDED]
     assert api.calls.count("WatchRuns") == 3
+
+
+def test_an_interrupt_at_the_begin_of_a_stream_leaves_nothing_to_wait_for(address, monkeypatch):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    # Between the making of a call and the thread that moves it, where there is one.
+    monkeypatch.setattr("grpc._channel._run_channel_spin_thread", interrupted)
+    client = sexton.Client(address)
+    with suppress(KeyboardInterrupt):
+        next(client.runs.watch(f"nightly/{ENDED_RUN}"))
+    closing = threading.Thread(target=client.close, daemon=True)
+    closing.start()
+    closing.join(5)
+    assert not closing.is_alive()
 
 
 async def test_a_watch_of_a_job_shows_its_runs_until_it_is_left(address, api):
