@@ -107,8 +107,9 @@ class AsyncJobs(AsyncJobQuestions):
         )
         while True:
             page = await self._call("ListJobs", request, timeout_s=timeout_s)
+            specs: messages.Specs = {}
             for job in page.jobs:
-                yield messages.job_of(job)
+                yield messages.job_of(job, specs)
             if not page.next_page_token:
                 return
             request.page_token = page.next_page_token
@@ -185,8 +186,11 @@ class AsyncJobs(AsyncJobQuestions):
         Raises:
             InvalidArgument: one of them can't be used; nothing is written.
         """
+        # Many jobs may be given one and the same definition, which is turned into a message once.
+        distinct = {id(spec): spec for spec in jobs.values()}
+        shared = {key: message_of(spec) for key, spec in distinct.items()}
         sent = [
-            job_pb2.Job(name=self._name(name), spec=message_of(spec)) for name, spec in jobs.items()
+            job_pb2.Job(name=self._name(name), spec=shared[id(spec)]) for name, spec in jobs.items()
         ]
         parts = split(sent, _PART if on_progress is not None else len(sent) or 1)
         request = scheduler_pb2.ApplyJobsRequest(source=text("source", source))
@@ -196,6 +200,7 @@ class AsyncJobs(AsyncJobQuestions):
             answer = await self._call("ApplyJobs", checked, timeout_s=timeout_s)
             first_read = first_read or answer.read_time
         applied: list[Applied] = []
+        specs: messages.Specs = {}
         for part in parts:
             written = _part(request, part, validate_only=dry_run)
             if prune and part is parts[-1]:
@@ -213,7 +218,7 @@ class AsyncJobs(AsyncJobQuestions):
                 if not each.job.spec.task.WhichOneof("kind"):
                     # A long answer leaves out what was sent.
                     each.job.spec.CopyFrom(job.spec)
-            applied += [messages.applied_of(each) for each in answer.jobs]
+            applied += [messages.applied_of(each, specs) for each in answer.jobs]
             if on_progress is not None:
                 on_progress(min(len(applied), len(sent)), len(sent))
         return tuple(applied)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from sexton import jobs, mesh, runs
 from sexton._spec_messages import spec_of
@@ -19,8 +19,15 @@ _CHANGES: Final = EnumWords(scheduler_pb2.AppliedJob.Change, "CHANGE_")
 _ROLES: Final = EnumWords(scheduler_pb2.Member.Role, "ROLE_")
 
 
-def job_of(message: job_pb2.Job) -> jobs.Job:
-    """Gives a job; one whose task was left out (view BASIC) has no `spec`."""
+Specs: TypeAlias = dict[bytes, jobs.JobSpec]
+"""Definitions by their serialised messages: of an answer many jobs of which have the same one."""
+
+
+def job_of(message: job_pb2.Job, specs: Specs | None = None) -> jobs.Job:
+    """Gives a job; one whose task was left out (view BASIC) has no `spec`.
+
+    Definitions that stand in `specs` are shared, others are added to it.
+    """
     namespace, name = parts_of(message.name)
     whole = message.HasField("spec") and message.spec.task.WhichOneof("kind") is not None
     return jobs.Job(
@@ -28,7 +35,7 @@ def job_of(message: job_pb2.Job) -> jobs.Job:
         name=name,
         uid=message.uid,
         etag=message.etag,
-        spec=spec_of(message.spec) if whole else None,
+        spec=_spec_of(message.spec, specs) if whole else None,
         version=message.version,
         paused=message.paused,
         pause_reason=message.pause_reason,
@@ -43,10 +50,10 @@ def job_of(message: job_pb2.Job) -> jobs.Job:
     )
 
 
-def applied_of(message: scheduler_pb2.AppliedJob) -> jobs.Applied:
-    """Gives what became of one job of an apply."""
+def applied_of(message: scheduler_pb2.AppliedJob, specs: Specs | None = None) -> jobs.Applied:
+    """Gives what became of one job of an apply; `specs` as for `job_of`."""
     return jobs.Applied(
-        job=job_of(message.job),
+        job=job_of(message.job, specs),
         change=_CHANGES.word(jobs.Change, message.change),
         changed=tuple(message.changed_paths),
         gained=message.gained,
@@ -168,6 +175,16 @@ def _member_of(message: scheduler_pb2.Member) -> mesh.Member:
         software_version=message.software_version,
         details=dict(message.details),
     )
+
+
+def _spec_of(message: job_pb2.JobSpec, specs: Specs | None) -> jobs.JobSpec:
+    if specs is None:
+        return spec_of(message)
+    key = message.SerializeToString()
+    spec = specs.get(key)
+    if spec is None:
+        spec = specs[key] = spec_of(message)
+    return spec
 
 
 def time_of(message: Any, field: str) -> datetime | None:

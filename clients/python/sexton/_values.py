@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from google.protobuf.duration_pb2 import Duration
@@ -17,6 +18,7 @@ Word = TypeVar("Word", bound=StrEnum)
 _ID: Final = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 _ID_RULE: Final = "1 to 63 of a-z, 0-9 and -, with a letter first and no - at the end"
 _LARGEST_INT32: Final = 2**31 - 1
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class EnumWords:
@@ -25,10 +27,15 @@ class EnumWords:
     def __init__(self, names: Any, prefix: str) -> None:
         self._names = names
         self._prefix = prefix
+        self._numbers: dict[StrEnum, Any] = {}
+        self._words: dict[tuple[type[StrEnum], int], Any] = {}
 
     def message(self, word: StrEnum) -> Any:
         """Gives a word's number, typed as any enum's: the stubs have one type for each."""
-        return self._names.Value(self._prefix + word.value.upper())
+        number = self._numbers.get(word)
+        if number is None:
+            number = self._numbers[word] = self._names.Value(self._prefix + word.value.upper())
+        return number
 
     def word(self, kind: type[Word], number: int, default: Word | None = None) -> Word:
         """Gives the word of a number; that of 0, which means unspecified, is the default.
@@ -38,13 +45,18 @@ class EnumWords:
         """
         if number == 0 and default is not None:
             return default
+        known: Word | None = self._words.get((kind, number))
+        if known is not None:
+            return known
         try:
-            return kind(self._names.Name(number).removeprefix(self._prefix).lower())
+            word = kind(self._names.Name(number).removeprefix(self._prefix).lower())
         except ValueError:
             raise Unimplemented(
                 f"{kind.__name__}: the mesh answers with {number}, which this version of the SDK "
                 f"does not know; update it"
             ) from None
+        self._words[kind, number] = word
+        return word
 
 
 def namespace_name(namespace: str) -> str:
@@ -105,7 +117,13 @@ def parts_of(name: str) -> tuple[str, ...]:
 
 def datetime_of(message: Timestamp) -> datetime:
     """Gives an aware UTC datetime; what is below a microsecond is cut off."""
-    return message.ToDatetime(tzinfo=UTC)
+    return _moment(message.seconds, message.nanos // 1_000)
+
+
+@lru_cache(maxsize=1_024)
+def _moment(seconds: int, microseconds: int) -> datetime:
+    """Gives a datetime; the jobs of one answer have few different ones."""
+    return _EPOCH + timedelta(seconds=seconds, microseconds=microseconds)
 
 
 def timestamp(field: str, moment: datetime) -> Timestamp:

@@ -23,6 +23,8 @@ from sexton_cli.bench.tasks import PAYLOAD
 FEW: Final = 1_000
 _SCHEDULES: Final = 1_000
 """Distinct ones, which the jobs share."""
+_PER_BATCH: Final = 100
+"""Of them, in the jobs of one batch."""
 _AT_ONCE: Final = 4
 """Calls of `apply` under way."""
 _GETS: Final = 200
@@ -89,8 +91,12 @@ async def _apply(client: AsyncClient, jobs: int) -> float:
     async def apply() -> None:
         for begin in batches:
             numbers = range(begin, min(begin + BATCH, jobs))
+            first = begin // BATCH * _PER_BATCH
             await client.jobs.apply(
-                {f"{NAME_PREFIX}{number}": specs[number % len(specs)] for number in numbers}
+                {
+                    f"{NAME_PREFIX}{number}": specs[(first + number % _PER_BATCH) % len(specs)]
+                    for number in numbers
+                }
             )
 
     began = perf_counter()
