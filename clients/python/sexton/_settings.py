@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from sexton import local_mesh
 from sexton._values import namespace_name
+from sexton._watched_files import WatchedFiles
 from sexton.errors import InvalidArgument, Unauthenticated
 from sexton.tls import Tls
+
+Asked: TypeAlias = Callable[[], str]
+"""Gives a secret, as it is when a call is made."""
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:7400"
 """Where `sexton up` serves the API unless told otherwise."""
@@ -34,7 +38,7 @@ class Settings:
     namespace: str
     timeout_s: float
     retry_for_s: float
-    _secret: str = field(repr=False)
+    _secret: Asked = field(repr=False)
     _secret_for: tuple[str, ...]
     """The only addresses that are shown the secret; empty: all."""
     tls: Tls | None = None
@@ -43,14 +47,14 @@ class Settings:
     def secret_for(self, address: str) -> str:
         """Gives the secret for a call to an address; empty: none."""
         confined = {_with_loopback_as_one(each) for each in self._secret_for}
-        return self._secret if not confined or _with_loopback_as_one(address) in confined else ""
+        return self._secret() if not confined or _with_loopback_as_one(address) in confined else ""
 
 
 def settings(
     address: str | Sequence[str] | None = None,
     *,
     namespace: str | None = None,
-    secret: str | None = None,
+    secret: str | Asked | None = None,
     secret_file: str | os.PathLike[str] | None = None,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     retry_for_s: float = DEFAULT_RETRY_FOR_S,
@@ -111,26 +115,40 @@ def _with_loopback_as_one(address: str) -> str:
 
 
 def _secret(
-    secret: str | None,
+    secret: str | Asked | None,
     secret_file: str | os.PathLike[str] | None,
     given: Mapping[str, str],
     local: local_mesh.LocalMesh | None,
-) -> tuple[str, tuple[str, ...]]:
+) -> tuple[Asked, tuple[str, ...]]:
     """Gives the secret, and the addresses to which it is confined."""
+    if callable(secret):
+        return secret, ()
     if secret is not None:
-        return (_checked(secret) if secret else ""), ()
+        return _always(_checked(secret) if secret else ""), ()
     if secret_file is not None:
-        return _read(Path(secret_file)), ()
+        return _of_file(Path(secret_file)), ()
     if given.get("SEXTON_CLIENT_SECRET"):
-        return _checked(given["SEXTON_CLIENT_SECRET"]), ()
+        return _always(_checked(given["SEXTON_CLIENT_SECRET"])), ()
     if given.get("SEXTON_CLIENT_SECRET_FILE"):
-        return _read(Path(given["SEXTON_CLIENT_SECRET_FILE"])), ()
+        return _of_file(Path(given["SEXTON_CLIENT_SECRET_FILE"])), ()
     if local is not None and local.client_secret_file.exists():
-        return _read(local.client_secret_file), local.api
-    return "", ()
+        return _of_file(local.client_secret_file), local.api
+    return _always(""), ()
+
+
+def _always(secret: str) -> Asked:
+    return lambda: secret
+
+
+def _of_file(path: Path) -> Asked:
+    """Follows a file: what it holds may change while the client is used."""
+    refusals = (Unauthenticated, InvalidArgument)
+    file = WatchedFiles("secrets", (path,), lambda: _read(path), refusals=refusals)
+    return lambda: file.held
 
 
 def _read(path: Path) -> str:
+    """Gives the first line: those below it are older ones that servers still accept."""
     try:
         text = path.read_text(encoding="ascii", errors="replace")
     except OSError as error:
@@ -138,7 +156,7 @@ def _read(path: Path) -> str:
             f"the client secret's file {path} can't be read: {error.strerror}; name another one "
             f"with SEXTON_CLIENT_SECRET_FILE"
         ) from None
-    return _checked(text.strip())
+    return _checked(text.strip().partition("\n")[0].strip())
 
 
 def _checked(secret: str) -> str:

@@ -92,7 +92,7 @@ class AsyncClient:
             address: where replicas of the API are; calls go to one that serves.
             namespace: that of names which have none.
             secret: the client secret itself; empty: none.
-            secret_file: the file that holds it.
+            secret_file: the file that holds it, looked at again while the client is used.
             timeout_s: deadline of each call that is given none.
             retry_for_s: how long a call that may be repeated is repeated while none serves.
             history: file to which every call is written, for `sexton verify`; None: the one that

@@ -6,16 +6,14 @@ certificates, counts from the next connection on. Replace each by renaming.
 
 from __future__ import annotations
 
-import logging
 import os
 import ssl
-import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
+from sexton._watched_files import WatchedFiles
 from sexton.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -25,9 +23,6 @@ Channel = TypeVar("Channel")
 Options: TypeAlias = tuple[tuple[str, Any], ...]
 
 PREFIX: Final = "SEXTON_TLS_"
-_LOOK_EVERY_S: Final = 1.0
-"""The files are looked at this often at most."""
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,11 +84,9 @@ class TlsFiles:
             raise InvalidArgument("tls", "one of cert and key", "both, or neither")
         self.server_name = tls.server_name
         self._paths = tuple(Path(path) for path in (tls.ca, tls.key, tls.cert) if path is not None)
-        self._lock = threading.Lock()
-        self._looked_s = time.monotonic()
-        self._stamp = self._stat()
-        self._refused: object = None
-        self._material = self._read()
+        self._files = WatchedFiles(
+            "TLS files", self._paths, self._read, refusals=(InvalidArgument,)
+        )
 
     @property
     def material(self) -> Material:
@@ -101,20 +94,7 @@ class TlsFiles:
 
         What has been replaced by something that can't be used is not taken, and said in the log.
         """
-        now_s = time.monotonic()
-        if now_s - self._looked_s < _LOOK_EVERY_S:
-            return self._material
-        with self._lock:
-            self._looked_s = now_s
-            try:
-                stamp = self._stat()
-                if stamp not in (self._stamp, self._refused):
-                    self._refused = stamp
-                    self._material, self._stamp = self._read(), stamp
-                    _log.info("New TLS files are used: %s", ", ".join(map(str, self._paths)))
-            except InvalidArgument as error:
-                _log.warning("New TLS files can't be used, the ones before are: %s", error)
-        return self._material
+        return self._files.held
 
     def channel_credentials(self) -> grpc.ChannelCredentials:
         """Gives what a channel is opened with now."""
@@ -128,19 +108,13 @@ class TlsFiles:
         name = self.server_name
         return (("grpc.ssl_target_name_override", name),) if name else ()
 
-    def _stat(self) -> tuple[tuple[int, int, int], ...]:
-        try:
-            states = [path.stat() for path in self._paths]
-        except OSError as error:
-            raise _unreadable(error) from None
-        return tuple((state.st_mtime_ns, state.st_ino, state.st_size) for state in states)
-
     def _read(self) -> Material:
         ca, *own = self._paths
         try:
             ca_pem, *own_pem = [path.read_bytes() for path in self._paths]
         except OSError as error:
-            raise _unreadable(error) from None
+            file, why = str(error.filename), error.strerror
+            raise InvalidArgument("tls", file, f"a file that can be read ({why})") from None
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=ca_pem.decode())
         except (ssl.SSLError, ValueError) as error:
@@ -184,9 +158,3 @@ class Channels(Generic[Channel]):
         """Gives all channels, to be closed, and forgets them."""
         channels, self._channels = self._channels, {}
         return [channel for _, channel in channels.values()]
-
-
-def _unreadable(error: OSError) -> InvalidArgument:
-    return InvalidArgument(
-        "tls", str(error.filename), f"a file that can be read ({error.strerror})"
-    )

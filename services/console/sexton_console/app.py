@@ -20,6 +20,7 @@ from sexton_console.web.sessions import Sessions
 from sexton_console.web.site import build_site
 from sexton_runtime.clock import Clock
 from sexton_runtime.lifecycle import Lifecycle
+from sexton_runtime.secrets import AnySecret, Secret
 
 _MIB: Final = 1024 * 1024
 _DAY_S: Final = 86_400.0
@@ -31,15 +32,25 @@ class Console:
     """One console; `lifecycle` starts and stops it."""
 
     def __init__(
-        self, config: ConsoleConfig, *, client_secret: str, reader_secret: str, clock: Clock
+        self,
+        config: ConsoleConfig,
+        *,
+        client_secret: AnySecret,
+        reader_secret: AnySecret,
+        clock: Clock,
     ) -> None:
         """With the reader's secret alone it shows everything and changes nothing.
 
         Raises `ConfigError` where it may not listen there.
         """
-        secret = client_secret or reader_secret
+        secret = Secret.of(client_secret or reader_secret)
         self.api = MeshApi(
-            settings(config.api, secret=secret, timeout_s=TIMEOUT_S, retry_for_s=_RETRY_FOR_S)
+            settings(
+                config.api,
+                secret=lambda: secret.shown,
+                timeout_s=TIMEOUT_S,
+                retry_for_s=_RETRY_FOR_S,
+            )
         )
         self.traces = TraceStore(
             config.data / "traces.sqlite",

@@ -14,7 +14,7 @@ from sexton_runtime.clock import Clock
 from sexton_runtime.lifecycle import ExitCode, Lifecycle
 from sexton_runtime.randomness import Randomness
 from sexton_runtime.rpc.server import Readiness, RpcServer
-from sexton_runtime.secrets import Role
+from sexton_runtime.secrets import AnySecret, Role
 from sexton_runtime.telemetry import Telemetry
 from sexton_runtime.transport import Transport
 
@@ -35,7 +35,7 @@ class Coordinator:
         listen: str,
         advertise: str = "",
         lease_ttl_s: float = 2.0,
-        secrets: Mapping[Role, str] | None = None,
+        secrets: Mapping[Role, AnySecret] | None = None,
         insecure: bool = False,
         trace_sample: float = 0.0,
         telemetry: Telemetry | None = None,

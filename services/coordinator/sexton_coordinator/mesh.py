@@ -15,7 +15,7 @@ from sexton_runtime.kv.client import StoreClient
 from sexton_runtime.kv.lease_keeper import LeaseKeeper
 from sexton_runtime.randomness import Randomness
 from sexton_runtime.rpc.policy_channel import PolicyChannel
-from sexton_runtime.secrets import Role
+from sexton_runtime.secrets import AnySecret, Role
 from sexton_runtime.transport import Transport
 from sexton_runtime.version import software_version
 
@@ -30,7 +30,7 @@ class Mesh:
         clock: Clock,
         randomness: Randomness,
         store: str,
-        secrets: Mapping[Role, str] | None = None,
+        secrets: Mapping[Role, AnySecret] | None = None,
         trace_sample: float = 0.0,
     ) -> None:
         """`trace_sample`: part of the runs whose way is traced, 0 to 1."""

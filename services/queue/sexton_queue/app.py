@@ -27,7 +27,7 @@ from sexton_runtime.randomness import Randomness
 from sexton_runtime.rpc.grpc_transport import LEADER
 from sexton_runtime.rpc.policy_channel import PolicyChannel
 from sexton_runtime.rpc.server import Readiness, RpcServer, Service
-from sexton_runtime.secrets import Role
+from sexton_runtime.secrets import AnySecret, Role
 from sexton_runtime.telemetry import Points, Telemetry
 from sexton_runtime.transport import Transport
 from sexton_runtime.version import software_version
@@ -46,7 +46,7 @@ class Queue:
         transport: Transport,
         clock: Clock,
         randomness: Randomness,
-        secrets: Mapping[Role, str] | None = None,
+        secrets: Mapping[Role, AnySecret] | None = None,
         telemetry: Telemetry | None = None,
     ) -> None:
         """Raises `ConfigError` where it may not listen there."""

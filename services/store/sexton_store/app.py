@@ -16,7 +16,7 @@ from sexton_runtime.kv.status import ClockState
 from sexton_runtime.lifecycle import ExitCode, Lifecycle
 from sexton_runtime.randomness import Randomness
 from sexton_runtime.rpc.server import Readiness, RpcServer, Service
-from sexton_runtime.secrets import Role
+from sexton_runtime.secrets import AnySecret, Role
 from sexton_runtime.semconv import Instrument
 from sexton_runtime.telemetry import Points, Telemetry
 from sexton_runtime.transport import Transport
@@ -45,7 +45,7 @@ class Store:
         randomness: Randomness,
         listen: str,
         config: EngineConfig | None = None,
-        secrets: Mapping[Role, str] | None = None,
+        secrets: Mapping[Role, AnySecret] | None = None,
         insecure: bool = False,
         telemetry: Telemetry | None = None,
         backups: Backups | None = None,

@@ -13,7 +13,7 @@ from sexton_runtime.clock import Clock
 from sexton_runtime.lifecycle import ExitCode, Lifecycle, Part
 from sexton_runtime.randomness import Randomness
 from sexton_runtime.rpc.server import Readiness, RpcServer
-from sexton_runtime.secrets import Role
+from sexton_runtime.secrets import AnySecret, Role
 from sexton_runtime.telemetry import Points, Telemetry
 from sexton_runtime.transport import Transport
 from sexton_runtime.version import software_version
@@ -46,7 +46,7 @@ class Worker:
         clock: Clock,
         randomness: Randomness,
         die: Callable[[str], object],
-        secret: str = "",
+        secret: AnySecret = "",
         telemetry: Telemetry | None = None,
     ) -> None:
         """`die` ends the process at once, for the reason that it is given."""

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import structlog
@@ -25,6 +25,7 @@ from sexton_runtime.clock import Clock
 from sexton_runtime.randomness import Randomness
 from sexton_runtime.retry import RetryPolicy
 from sexton_runtime.rpc.policy_channel import PolicyChannel, cancelling
+from sexton_runtime.secrets import AnySecret
 from sexton_runtime.transport import Transport
 from sexton_worker import _wire as wire
 from sexton_worker.contract import Ended, Executor
@@ -53,7 +54,7 @@ class PullConfig:
     addresses: tuple[str, ...]
     """Of the queue's replicas, `host:port`."""
     software_version: str = ""
-    secret: str = ""
+    secret: AnySecret = field(default="", repr=False)
     pace_s: float = 0.003
     """Between two messages at least; what gathers meanwhile travels together."""
     hello_timeout_s: float = 3.0

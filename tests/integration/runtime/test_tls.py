@@ -18,7 +18,6 @@ from grpc import aio
 from integration.runtime.certificates import Authority
 
 from sexton import errors
-from sexton import tls as tls_module
 from sexton.internal.v1 import store_pb2 as pb
 from sexton.internal.v1 import store_pb2_grpc
 from sexton.tls import Tls, TlsFiles
@@ -58,7 +57,7 @@ async def stack() -> AsyncIterator[AsyncExitStack]:
 
 @pytest.fixture
 def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Authority:
-    monkeypatch.setattr(tls_module, "_LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("sexton._watched_files.LOOK_EVERY_S", 0.0)
     return Authority(tmp_path / "ours")
 
 
@@ -155,8 +154,13 @@ async def test_files_that_do_not_belong_together_are_not_taken(
     ]
     key.write_bytes(kept)
     key.unlink()
-    await stub.Get(pb.GetRequest())
-    assert named.callers == [["before"]] * 3
+    with caplog.at_level(logging.WARNING):
+        await stub.Get(pb.GetRequest())
+        await stub.Get(pb.GetRequest())
+    assert named.callers == [["before"]] * 4
+    assert [record.message[-27:] for record in caplog.records[1:]] == [
+        "(No such file or directory)"
+    ]
 
 
 async def serial(address: str, authority: Authority) -> str:

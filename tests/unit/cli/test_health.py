@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from sexton._settings import settings
 from sexton_runtime.randomness import SeededRandomness
 from sexton_runtime.rpc.grpc_transport import GrpcTransport
 from sexton_runtime.rpc.server import Readiness, RpcServer
@@ -97,11 +98,35 @@ def test_secrets_are_made_once_and_copied_for_who_needs_one_alone(sexton, tmp_pa
     assert (workers / "worker").read_text() == (folder / "worker").read_text()
 
 
+def test_a_secret_is_renewed_with_the_old_one_accepted_and_retired_later(sexton, tmp_path):
+    sexton("secrets", tmp_path)
+    before = (tmp_path / "client").read_text()
+    copy = ("--copy", f"client={tmp_path / 'callers'}")
+    _, out, _ = sexton("secrets", tmp_path, "--renew", "client", *copy)
+    assert out.splitlines() == [
+        f"{tmp_path}/mesh: kept",
+        f"{tmp_path}/worker: kept",
+        f"{tmp_path}/client: renewed",
+        f"{tmp_path}/reader: kept",
+        f"{tmp_path}/callers/client: copied",
+    ]
+    new, old = (tmp_path / "client").read_text().splitlines(keepends=True)
+    assert (old, new == before) == (before, False)
+    assert (tmp_path / "callers" / "client").read_text() == new + old
+    assert settings(secret_file=tmp_path / "client").secret_for("x:1") == new.strip()
+
+    _, out, _ = sexton("secrets", tmp_path, "--retire", "client", *copy)
+    assert out.splitlines()[2] == f"{tmp_path}/client: the old ones retired"
+    assert (tmp_path / "client").read_text() == new
+    assert (tmp_path / "callers" / "client").read_text() == new
+    assert sexton("secrets", tmp_path, "--renew", "boss")[0] == 2
+
+
 def test_what_secrets_can_not_do_is_said(sexton, tmp_path):
     code, _, err = sexton("secrets", tmp_path, "--copy", "boss=/tmp")
     assert (code, err) == (
         2,
-        "sexton: --copy 'boss=/tmp': give ROLE=DIR with one of mesh, worker, client, reader\n",
+        "sexton: --copy 'boss': the roles are mesh, worker, client, reader\n",
     )
     (tmp_path / "file").touch()
     code, _, err = sexton("secrets", tmp_path / "file" / "secrets")

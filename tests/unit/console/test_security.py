@@ -11,6 +11,7 @@ from unit.coordinator.api.world import World, story
 from sexton_console.web.guard import allowed_hosts
 from sexton_console.web.sessions import SESSION_S, TICKET_S, Access, Sessions, make_ticket
 from sexton_console.web.urls import local_path
+from sexton_runtime.secrets import Role, SecretsConfig, load_secret
 
 NOW = 1_800_000_000.0
 
@@ -36,6 +37,22 @@ def test_a_session_outlives_a_restart_and_ends_with_its_time_or_with_the_secret(
     assert found.may_act
     assert sessions().read(cookie, NOW + SESSION_S + 1) is None
     assert sessions(client_secret="d" * 32).read(cookie, NOW) is None
+
+
+def test_a_login_goes_on_while_its_secret_is_accepted_and_no_longer(tmp_path, monkeypatch):
+    monkeypatch.setattr("sexton._watched_files.LOOK_EVERY_S", 0.0)
+    file = tmp_path / "client"
+    file.write_text(CLIENT)
+    known = sessions(client_secret=load_secret(SecretsConfig(dir=tmp_path), Role.CLIENT))
+    cookie = known.begin(Access.OPERATOR, NOW)
+    file.write_text(f"{'d' * 32}\n{CLIENT}\n")
+    session = known.read(cookie, NOW)
+    assert session is not None
+    assert known.form_is_ours(session, known.form_token(session))
+    assert known.access_of("d" * 32) is known.access_of(CLIENT) is Access.OPERATOR
+    file.write_text("d" * 32)
+    assert known.read(cookie, NOW) is None
+    assert known.access_of(CLIENT) is None
 
 
 def test_a_reader_can_not_make_itself_an_operator():

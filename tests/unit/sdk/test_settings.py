@@ -70,6 +70,19 @@ def test_the_environment_wins_over_the_machine_and_what_is_given_over_both(
     assert given.secret_for("[::1]:9") == "a-secret-that-is-given"
 
 
+def test_a_file_that_is_replaced_is_read_again_and_a_bad_one_is_not_taken(tmp_path, monkeypatch):
+    monkeypatch.setattr("sexton._watched_files.LOOK_EVERY_S", 0.0)
+    file = tmp_path / "client"
+    file.write_text("the-first-secret\n")
+    found = settings("10.0.0.1:1", secret_file=file)
+    file.write_text("the-second-secret\nthe-first-secret\n")
+    assert found.secret_for("10.0.0.1:1") == "the-second-secret"
+    file.write_text("not a secret\n")
+    assert found.secret_for("10.0.0.1:1") == "the-second-secret"
+    file.unlink()
+    assert found.secret_for("10.0.0.1:1") == "the-second-secret"
+
+
 def test_the_data_folder_that_is_named_comes_first(announced, tmp_path, monkeypatch):
     local_mesh.announce(
         LocalMesh(api=("127.0.0.1:7500",), client_secret_file=announced.client_secret_file),

@@ -28,7 +28,7 @@ from sexton_runtime.kv.client import StoreClient
 from sexton_runtime.randomness import SystemRandomness
 from sexton_runtime.rpc.grpc_transport import GrpcTransport
 from sexton_runtime.rpc.policy_channel import PolicyChannel
-from sexton_runtime.secrets import Role, SecretsConfig, load_or_create_secrets
+from sexton_runtime.secrets import Role, SecretsConfig, load_or_create_secrets, load_secret
 
 SLOTS: Final = "2000"
 """Of a worker: with fewer in flight the bound would be the number, not the machine."""
@@ -53,6 +53,8 @@ class Shape:
     """Whether the store writes one line per commit, for the checker."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of the processes."""
+    fill: Callable[[Path], None] | None = None
+    """Writes the store's folder before anything is started; None: the store begins empty."""
 
 
 class Mesh:
@@ -83,7 +85,7 @@ class Mesh:
     async def store(self) -> AsyncIterator[StoreClient]:
         """Connects to the store itself, to read what the mesh has written."""
         address = next(p.address for p in self.programs if p.role == "store")
-        secret = (self.config.secrets / Role.MESH.value).read_text(encoding="utf-8").strip()
+        secret = load_secret(SecretsConfig(dir=self.config.secrets), Role.MESH)
         channel = PolicyChannel(GrpcTransport().channel(address), secret=secret)
         clock, randomness = SystemClock(), SystemRandomness()
         async with channel, StoreClient(channel, clock=clock, randomness=randomness) as store:
@@ -221,6 +223,8 @@ async def _started(place: Path, shape: Shape) -> AsyncIterator[Mesh]:
     )
     programs = plan(config)
     load_or_create_secrets(SecretsConfig(dir=config.secrets), Role, SystemRandomness())
+    if shape.fill is not None:
+        await asyncio.to_thread(shape.fill, config.data / "store")
     said: list[str] = []
     environment = {"SEXTON_WORKER_SLOTS": SLOTS, "SEXTON_LOG_LEVEL": "warning"}
     supervisor = Supervisor(

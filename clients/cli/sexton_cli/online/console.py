@@ -93,7 +93,7 @@ def login_link(mesh: local_mesh.LocalMesh) -> str:
         Refused: the client secret can't be read.
     """
     try:
-        secret = mesh.client_secret_file.read_text(encoding="ascii").strip()
+        secret = mesh.client_secret_file.read_text(encoding="ascii").partition("\n")[0].strip()
     except (OSError, ValueError) as error:
         raise Refused(f"{mesh.client_secret_file}: {error}") from None
     return f"{mesh.console}/login?ticket={make_ticket(secret, time.time())}"

@@ -19,6 +19,7 @@ from opentelemetry import trace
 from sexton import errors
 from sexton._error_table import from_rpc_error
 from sexton_runtime.rpc.wire import AUTHORIZATION, DEFAULT_TIMEOUT_S, INCARNATION, TRACEPARENT
+from sexton_runtime.secrets import AnySecret, Secret
 
 Answer = TypeVar("Answer")
 _Pairs = tuple[tuple[str, str | bytes], ...]
@@ -58,17 +59,18 @@ class PolicyChannel(aio.Channel):
         self,
         channel: aio.Channel,
         *,
-        secret: str = "",
+        secret: AnySecret = "",
         default_timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
         self.incarnation = ""
         self._channel = channel
-        self._secret: _Pairs = ((AUTHORIZATION, f"Bearer {secret}"),) if secret else ()
+        self._secret = Secret.of(secret)
         self._default_timeout_s = default_timeout_s
 
     def metadata(self, given: Any = None) -> _Pairs:
         """Gives the metadata of a call that is made now."""
-        pairs = self._secret
+        secret = self._secret.shown
+        pairs: _Pairs = ((AUTHORIZATION, f"Bearer {secret}"),) if secret else ()
         if self.incarnation:
             pairs = (*pairs, (INCARNATION, self.incarnation))
         span = trace.get_current_span().get_span_context()

@@ -14,7 +14,7 @@ from sexton_runtime.binding import check_listen
 from sexton_runtime.randomness import Randomness
 from sexton_runtime.rpc import health
 from sexton_runtime.rpc.gate import CallGate, Guard
-from sexton_runtime.secrets import Access, Role
+from sexton_runtime.secrets import Access, AnySecret, Role
 from sexton_runtime.telemetry import Points, Telemetry
 from sexton_runtime.transport import Transport
 
@@ -44,7 +44,7 @@ class RpcServer:
         transport: Transport,
         listen: str,
         services: Sequence[Service],
-        secrets: Mapping[Role, str],
+        secrets: Mapping[Role, AnySecret],
         randomness: Randomness,
         telemetry: Telemetry,
         guards: Sequence[Guard] = (),

@@ -1,8 +1,9 @@
 """Who may look, and who may act: sessions in a signed cookie, and tokens against forged forms.
 
 A session is `role.expiry.nonce.signature`, signed with a key that is made of the mesh's client
-secret: it survives a restart of the console and ends when that secret is changed. Nothing of it is
-stored. A ticket is a login for one use within minutes, for a link that a terminal prints.
+secret: it survives a restart of the console and ends when that secret is accepted no longer.
+Nothing of it is stored. A ticket is a login for one use within minutes, for a link that a terminal
+prints.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ import hashlib
 import hmac
 import secrets
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from sexton_runtime.secrets import AnySecret, Secret
 
 COOKIE: Final = "sexton_session"
 SESSION_S: Final = 7 * 86_400
@@ -51,21 +55,23 @@ class Session:
 class Sessions:
     """Makes and reads sessions."""
 
-    def __init__(self, client_secret: str, reader_secret: str, *, read_only: bool) -> None:
+    def __init__(
+        self, client_secret: AnySecret, reader_secret: AnySecret, *, read_only: bool
+    ) -> None:
         """With no secret at all everybody who reaches the console is let in."""
-        secret = client_secret or reader_secret
-        self.open: Final = not secret
-        self._client_secret = client_secret
-        self._reader_secret = reader_secret
+        self._client_secret = Secret.of(client_secret)
+        self._reader_secret = Secret.of(reader_secret)
+        self._signing = self._client_secret or self._reader_secret
+        self._key_of_nobody: Final = secrets.token_bytes(32)
+        self.open: Final = not self._signing
         self._read_only = read_only or (bool(reader_secret) and not client_secret)
-        self._key = session_key(secret) if secret else secrets.token_bytes(32)
         self._used: OrderedDict[str, None] = OrderedDict()
 
     def access_of(self, secret: str) -> Access | None:
         """Gives what a secret lets do; None: it is none of ours."""
-        # Both are compared, so that the time taken tells nothing about either.
-        client = bool(self._client_secret) and _same(secret, self._client_secret)
-        reader = bool(self._reader_secret) and _same(secret, self._reader_secret)
+        # All are compared, so that the time taken tells nothing about any.
+        client = _among(secret, self._client_secret.look())
+        reader = _among(secret, self._reader_secret.look())
         if client:
             return self._bounded(Access.OPERATOR)
         return Access.READER if reader else None
@@ -73,13 +79,13 @@ class Sessions:
     def begin(self, access: Access, now_s: float) -> str:
         """Gives the cookie of a new session."""
         body = f"{access.value}.{int(now_s) + SESSION_S}.{secrets.token_hex(_NONCE_BYTES)}"
-        return f"{body}.{_sign(self._key, 'session', body)}"
+        return f"{body}.{self._sign('session', body)}"
 
     def read(self, cookie: str, now_s: float) -> Session | None:
         """Gives the session of a cookie; None where it is none, or over."""
         body, _, signature = cookie.rpartition(".")
         parts = body.split(".")
-        if len(parts) != 3 or not _same(signature, _sign(self._key, "session", body)):
+        if len(parts) != 3 or not self._signed(signature, "session", body):
             return None
         access, expiry, nonce = parts
         if not expiry.isdecimal() or int(expiry) < now_s:
@@ -99,7 +105,7 @@ class Sessions:
         """Gives what a ticket lets do, once; None where it is none, used or over."""
         body, _, signature = ticket.rpartition(".")
         expiry, _, nonce = body.partition(".")
-        if self.open or not _same(signature, _sign(self._key, "ticket", body)):
+        if self.open or not self._signed(signature, "ticket", body):
             return None
         if not expiry.isdecimal() or int(expiry) < now_s or nonce in self._used:
             return None
@@ -110,11 +116,21 @@ class Sessions:
 
     def form_token(self, session: Session) -> str:
         """Gives what a form of this session must carry."""
-        return _sign(self._key, "form", session.nonce)
+        return self._sign("form", session.nonce)
 
     def form_is_ours(self, session: Session, token: str) -> bool:
         """Tells whether a form comes from a page that this session was shown."""
-        return bool(session.nonce) and _same(token, self.form_token(session))
+        return bool(session.nonce) and self._signed(token, "form", session.nonce)
+
+    def _sign(self, purpose: str, body: str) -> str:
+        return _sign(self._keys()[0], purpose, body)
+
+    def _signed(self, signature: str, purpose: str, body: str) -> bool:
+        return sum(_same(signature, _sign(key, purpose, body)) for key in self._keys()) > 0
+
+    def _keys(self) -> list[bytes]:
+        """Gives the key with which is signed, and those of older secrets that are accepted on."""
+        return [session_key(line) for line in self._signing.lines] or [self._key_of_nobody]
 
     def _bounded(self, access: Access) -> Access:
         return Access.READER if self._read_only else access
@@ -133,6 +149,10 @@ def make_ticket(client_secret: str, now_s: float) -> str:
 
 def _sign(key: bytes, purpose: str, body: str) -> str:
     return hmac.new(key, f"{purpose}:{body}".encode(), hashlib.sha256).hexdigest()
+
+
+def _among(secret: str, lines: Iterable[str]) -> bool:
+    return sum(_same(secret, line) for line in lines) > 0
 
 
 def _same(one: str, other: str) -> bool:
