@@ -24,5 +24,5 @@ def test_each_command_of_the_page_is_one(command: str, capsys: pytest.CaptureFix
 def test_the_page_has_every_bench(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["bench", "--help"]) == 0
     listed = re.findall(r"^ {2}([a-z]+) {2,}Measure", capsys.readouterr().out, re.MULTILINE)
-    assert len(listed) == 9
+    assert len(listed) == 10
     assert set(listed) == {command.split()[0] for command in NAMED}

@@ -23,7 +23,9 @@ def register(app: typer.Typer) -> None:
     """Registers the group and its commands."""
     bench = typer.Typer(help="Measure this machine.", no_args_is_help=True, rich_markup_mode=None)
     bench.callback()(_root)
-    for command in (store, time, throughput, lateness, latency, jobs, takeover, scaling, tracing):
+    for command in (
+        store, time, throughput, lateness, latency, jobs, takeover, scaling, tracing, console,
+    ):  # fmt: skip
         bench.command(command.__name__)(command)
     app.add_typer(bench, name="bench")
 
@@ -214,6 +216,21 @@ def tracing(
     from sexton_cli.bench import tracing as bench  # noqa: PLC0415 - heavy
 
     _show(asyncio.run(bench.measure(jobs, seconds, folder, repeat)), json=json)
+
+
+def console(
+    *,
+    jobs: Annotated[int, typer.Option(min=1_000, max=1_000_000, help="Jobs.")] = 100_000,
+    runs: Annotated[
+        int, typer.Option(min=10_000, max=10_000_000, help="Runs that have ended.")
+    ] = 1_000_000,
+    folder: Folder = None,
+    json: Json = False,
+) -> None:
+    """Measure how long the console takes to make each view of a mesh with a long past."""
+    from sexton_cli.bench import console as bench  # noqa: PLC0415 - heavy
+
+    _show(asyncio.run(bench.measure(jobs, runs, folder)), json=json)
 
 
 def _show(measured: dict[str, Any], *, json: bool) -> None:

@@ -50,6 +50,7 @@ class Guard:
         """Serves a request."""
         if scope["type"] != "http":
             return
+        began = time.perf_counter()
         answer = self._refusal(scope)
 
         async def send_safely(message: Message) -> None:
@@ -58,6 +59,8 @@ class Guard:
                 for name, value in _HEADERS.items():
                     headers[name] = value
                 headers.setdefault("cache-control", "no-store")
+                took_ms = (time.perf_counter() - began) * 1_000
+                headers["server-timing"] = f"total;dur={took_ms:.1f}"
             await send(message)
 
         await (answer or self._app)(scope, receive, send_safely)
