@@ -18,6 +18,7 @@ from sexton_coordinator.api.checks import Name
 from sexton_coordinator.jobs_store import LoadedJob
 from sexton_coordinator.mesh import Mesh
 from sexton_coordinator.writes import decision_ops, state_ops
+from sexton_core.instants import Instant
 from sexton_core.policy.state import Change, DecisionRange
 from sexton_core.words import Decision
 from sexton_runtime.kv.types import Compare, Op, Outcome, Put, Target, Txn, TxnResult
@@ -136,11 +137,20 @@ class Changer:
 
 def change_ops(job: LoadedJob, record: records.JobRecord, change: Change) -> tuple[Op, ...]:
     """Returns what an edit, pause or resume writes, besides former versions."""
+    note_timer(record, change.next_due)
     return (
         Put(job.name.job_key, record.SerializeToString()),
         *state_ops(job.name, change.state, change.next_due, job.timer),
         *decision_ops(job.name.uid, fitting(change.ranges)),
     )
+
+
+def note_timer(record: records.JobRecord, timer: Instant | None) -> None:
+    """Notes in a job's record the timer that stands with it."""
+    if timer is None:
+        record.ClearField("timer_ns")
+    else:
+        record.timer_ns = timer
 
 
 def compares(job: LoadedJob) -> tuple[Compare, ...]:

@@ -12,7 +12,7 @@ from sexton.errors import AlreadyExists, NotFound, StaleRevision
 from sexton.internal.v1 import records_pb2 as records
 from sexton.v1 import job_pb2 as pb
 from sexton.v1 import scheduler_pb2 as api
-from sexton_coordinator.api.changes import Changer, Done, Plan, change_ops, compares
+from sexton_coordinator.api.changes import Changer, Done, Plan, change_ops, compares, note_timer
 from sexton_coordinator.api.checks import Name, refusing
 from sexton_coordinator.api.definitions import (
     Checked,
@@ -181,6 +181,7 @@ class Editor:
         after = self.changer.new_record(loaded.record)
         after.source = source
         after.update_time_ns = self._mesh.now()
+        note_timer(after, loaded.timer)
         txn = Txn(
             compares=compares(loaded), then=(Put(loaded.name.job_key, after.SerializeToString()),)
         )
@@ -289,6 +290,7 @@ def first_record(name: JobName, checked: Checked, now: Instant) -> tuple[records
 
 def create_txn(name: JobName, record: records.JobRecord, change: Change) -> Txn:
     """Returns the commit of a new job."""
+    note_timer(record, change.next_due)
     return Txn(
         compares=(absent(name.job_key), absent(name.state_key)),
         then=(

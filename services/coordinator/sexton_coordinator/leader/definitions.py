@@ -57,8 +57,10 @@ class Definitions:
             self._removed()
             return
         try:
-            uid = pb.JobRecord.FromString(event.kv.value).uid
+            record = pb.JobRecord.FromString(event.kv.value)
         except DecodeError:
             return  # whoever looks at the job says so
+        uid = record.uid
         if keys.shard_of(uid, self._mesh.coordinator_shards) == self._shard:
-            self._machine.changed(JobRef(uid, namespace, job), event.kv.mod_revision)
+            timer = record.timer_ns if record.HasField("timer_ns") else None
+            self._machine.changed(JobRef(uid, namespace, job), event.kv.mod_revision, timer)

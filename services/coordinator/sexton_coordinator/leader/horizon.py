@@ -45,13 +45,17 @@ class Horizon:
 
         What is due beyond the horizon is not taken, but `anyway`: the due index brings it in time.
         """
-        if due is None or (due > self._reach and not anyway):
+        if due is None or not (anyway or self.takes(due)):
             self._armed.pop(uid, None)
             return False
         if self._armed.get(uid) != due:
             self._armed[uid] = due
             heappush(self._heap, (due, uid))
         return True
+
+    def takes(self, due: Instant) -> bool:
+        """Tells whether a job that is due then is to be armed: else the due index brings it."""
+        return due <= self._reach
 
     def next_due(self) -> Instant | None:
         """Returns when the first job is due; None: nothing is armed."""

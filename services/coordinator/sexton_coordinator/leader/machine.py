@@ -181,8 +181,14 @@ class Machine:
             self._unread.append(uid)
         return news
 
-    def changed(self, ref: JobRef, revision: int) -> None:
-        """Notes that somebody else has changed a job."""
+    def changed(self, ref: JobRef, revision: int, timer: Instant | None = None) -> None:
+        """Notes that somebody else has changed a job, and when the timer is due that they wrote.
+
+        A job that nothing is known about and that is due later is left to the due index, so that
+        jobs which are not due soon cost nothing here, however many are created or changed.
+        """
+        if timer is not None and not self._concerns(ref.uid, timer):
+            return
         known = self._know(ref)
         known.changed_at = max(known.changed_at, revision)
         if known.in_flight:
@@ -301,6 +307,11 @@ class Machine:
         for known in self._known.values():
             while known.asked:
                 yield known.asked.popleft()
+
+    def _concerns(self, uid: str, timer: Instant) -> bool:
+        """Tells whether there may be something to do about a job before it is loaded as due."""
+        pending = uid in self._known or uid in self.waiting or uid in self.filling
+        return pending or self.horizon.takes(timer)
 
     def _know(self, ref: JobRef) -> Known:
         known = self._known.get(ref.uid)

@@ -36,6 +36,24 @@ def test_a_job_is_looked_at_when_its_timer_is_due() -> None:
     assert take(made, 10) == [A.uid]
 
 
+def test_a_changed_job_that_is_not_due_soon_and_has_nothing_pending_costs_no_look() -> None:
+    made = machine()
+    made.changed(A, 5, timer=1_001)
+    assert (take(made), len(made)) == ([], 0)
+    made.changed(A, 6, timer=1_000)
+    assert take(made) == [A.uid]
+    made.waiting.add(B.uid)
+    made.changed(B, 7, timer=5_000)
+    assert take(made) == [B.uid]
+
+
+def test_a_known_job_is_looked_at_also_when_its_timer_has_moved_far_away() -> None:
+    made = machine()
+    made.timer(A.uid, 10, TIMER)
+    made.changed(A, 5, timer=5_000)
+    assert take(made, 0) == [A.uid]
+
+
 def test_at_most_one_look_at_a_job_is_under_way_and_what_comes_meanwhile_is_seen() -> None:
     made = machine()
     made.changed(A, 5)

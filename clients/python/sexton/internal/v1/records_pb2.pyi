@@ -101,6 +101,7 @@ class JobRecord(_message.Message):
     SOURCE_FIELD_NUMBER: _builtins.int
     LAST_REQUEST_ID_FIELD_NUMBER: _builtins.int
     TZDATA_VERSION_FIELD_NUMBER: _builtins.int
+    TIMER_NS_FIELD_NUMBER: _builtins.int
     uid: _builtins.str
     """Identity of this incarnation."""
     version: _builtins.int
@@ -121,6 +122,10 @@ class JobRecord(_message.Message):
     """The mark of the last written request, so that repeating it is told apart from another."""
     tzdata_version: _builtins.str
     """Version of the time zone database that the definition was checked with."""
+    timer_ns: _builtins.int
+    """When the timer is due that was written with this record; absent: there was none. A fire moves
+    the timer and not this: it tells who follows the definitions whether a change concerns them yet.
+    """
     @_builtins.property
     def spec(self) -> _job_pb2.JobSpec:
         """The definition."""
@@ -139,12 +144,15 @@ class JobRecord(_message.Message):
         source: _builtins.str = ...,
         last_request_id: _builtins.str = ...,
         tzdata_version: _builtins.str = ...,
+        timer_ns: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["spec", b"spec"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_timer_ns", b"_timer_ns", "spec", b"spec", "timer_ns", b"timer_ns"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time_ns", b"create_time_ns", "effective_time_ns", b"effective_time_ns", "last_request_id", b"last_request_id", "pause_reason", b"pause_reason", "paused", b"paused", "source", b"source", "spec", b"spec", "tzdata_version", b"tzdata_version", "uid", b"uid", "update_time_ns", b"update_time_ns", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_timer_ns", b"_timer_ns", "create_time_ns", b"create_time_ns", "effective_time_ns", b"effective_time_ns", "last_request_id", b"last_request_id", "pause_reason", b"pause_reason", "paused", b"paused", "source", b"source", "spec", b"spec", "timer_ns", b"timer_ns", "tzdata_version", b"tzdata_version", "uid", b"uid", "update_time_ns", b"update_time_ns", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__timer_ns: _TypeAlias = _typing.Literal["timer_ns"]  # noqa: Y015
+    _WhichOneofArgType__timer_ns: _TypeAlias = _typing.Literal["_timer_ns", b"_timer_ns"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__timer_ns) -> _WhichOneofReturnType__timer_ns | None: ...
 
 Global___JobRecord: _TypeAlias = JobRecord  # noqa: Y015
 
