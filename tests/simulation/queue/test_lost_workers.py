@@ -8,6 +8,8 @@ from simulation.queue.worker import Worker
 
 from sexton.v1 import job_pb2, run_pb2, worker_pb2
 from sexton_core.words import RunState
+from sexton_records import keys
+from sexton_runtime.kv.types import Delete, Txn
 
 S = 1_000_000_000
 
@@ -185,6 +187,48 @@ def test_an_attempt_lost_after_a_takeover_counts_as_begun() -> None:
         assert (record.deliveries, record.failures) == (2, 1)
 
     Mesh().run(scenario)
+
+
+def test_a_run_of_a_session_that_nobody_knows_is_taken_back_and_counted() -> None:
+    """A trigger stood as acquired for ten months, a job as doing for three weeks (quartz #145,
+    procrastinate #740)."""
+
+    async def scenario(mesh: Mesh) -> None:
+        first = Worker(mesh, "first")
+        first.begins = False
+        job = await mesh.job()
+        handle = await mesh.fire(job)
+        record = await mesh.until(handle, job, RunState.RUNNING)
+        first.kill()
+        owner = await mesh.owner()
+        await mesh.store.commit([Txn(then=(Delete(keys.session_key(0, record.session)),))])
+        mesh.crash(owner)
+        Worker(mesh, "second")
+        record = await mesh.until(handle, job, RunState.SUCCEEDED)
+        assert [one.state for one in record.attempts] == [
+            run_pb2.ATTEMPT_STATE_LOST,
+            run_pb2.ATTEMPT_STATE_SUCCEEDED,
+        ]
+        assert (await mesh.machine()).counters.sessions_expired == 1
+        assert await mesh.keys_below(b"running/") == []
+
+    Mesh().run(scenario)
+
+
+def test_neither_a_long_run_nor_a_long_delay_is_delivered_twice() -> None:
+    """A time-out shorter than the run or the delay delivered it again and again (kombu #337)."""
+
+    async def scenario(mesh: Mesh) -> None:
+        worker = Worker(mesh, "worker", lasts_s=10)
+        job = await mesh.job()
+        delayed = await mesh.fire(job, delay=10 * S)
+        long = await mesh.fire(job)
+        for handle in (long, delayed):
+            record = await mesh.until(handle, job, RunState.SUCCEEDED)
+            assert (record.deliveries, len(mesh.tokens(handle))) == (1, 1)
+        assert worker.sessions == [worker.session], "much longer than its time"
+
+    Mesh(session_ms=4_000).run(scenario)
 
 
 def test_a_closed_session_gives_its_runs_back_at_once() -> None:
