@@ -58,6 +58,9 @@ QUEUE_OWNING: Final = Instrument("sexton.queue.owning", "1", "1 while this repli
 COORDINATOR_SHARDS_LED: Final = Instrument(
     "sexton.coordinator.shards_led", "{shard}", "Shards that this replica leads."
 )
+COORDINATOR_OVERDUE: Final = Instrument(
+    "sexton.coordinator.overdue", "{job}", "Jobs that are due for a minute and not decided."
+)
 COORDINATOR_EVENTS: Final = Instrument(
     "sexton.coordinator.events", "{event}", "What leading has counted, by kind."
 )

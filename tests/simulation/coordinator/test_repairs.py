@@ -36,6 +36,33 @@ def test_a_job_that_lost_its_timer_is_armed_again_and_counted() -> None:
     Mesh().run(scenario)
 
 
+def test_a_job_that_is_due_and_not_decided_is_an_alarm() -> None:
+    """The dashboard showed the right next run, and on 11 of 19 days none came (jobrunr #1377)."""
+
+    async def scenario(mesh: Mesh) -> None:
+        leader = await mesh.leader()
+        (stuck,) = await mesh.create_many(1, schedules=every(20))
+        loaded = await mesh.load(stuck)
+        record = pb.JobRecord()
+        record.CopyFrom(loaded.record)
+        record.version = 2
+        record.spec.overlap = 99  # type: ignore[assignment]  # of a later version
+        await mesh.store.commit([Txn(then=(Put(stuck.job_key, record.SerializeToString()),))])
+        leadership = mesh.coordinators[leader].leadership
+        await asyncio.sleep(35)
+        assert leadership.tenure(0).overdue == 0  # type: ignore[union-attr]
+        await asyncio.sleep(65)
+        assert leadership.tenure(0).overdue == 1  # type: ignore[union-attr]
+        await mesh.store.commit(
+            [Txn(then=(Put(stuck.job_key, loaded.record.SerializeToString()),))]
+        )
+        await asyncio.sleep(65)
+        assert leadership.tenure(0).overdue == 0  # type: ignore[union-attr]
+        assert len(await mesh.nominal_times(stuck)) > 1
+
+    Mesh(lasts_s=0.1).run(scenario)
+
+
 def test_a_timer_without_a_state_is_removed() -> None:
     async def scenario(mesh: Mesh) -> None:
         job = await mesh.create(schedules=every(5))

@@ -35,6 +35,7 @@ class Leadership:
         self._health: Health | None = None
         self._stopping = False
         telemetry.gauge(semconv.COORDINATOR_SHARDS_LED, self._shards_led)
+        telemetry.gauge(semconv.COORDINATOR_OVERDUE, self._overdue)
         telemetry.counter(semconv.COORDINATOR_EVENTS, self._events)
 
     def report_to(self, health: Health) -> None:
@@ -130,6 +131,9 @@ class Leadership:
 
     def _shards_led(self) -> Points:
         return [(float(len(self._tenures)), {})]
+
+    def _overdue(self) -> Points:
+        return [(float(sum(tenure.overdue for tenure in self._tenures.values())), {})]
 
     def _events(self) -> Points:
         counted = asdict(self.counters)

@@ -1,8 +1,12 @@
-"""Re-arms active jobs without a timer. There should be none: each one found is counted and said."""
+"""Finds active jobs that have lost their timer, or that are due and not decided.
+
+There should be none of either. What has no timer is armed again; both are counted and said.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
@@ -12,6 +16,7 @@ from sexton.errors import SextonError
 from sexton.internal.v1 import records_pb2 as pb
 from sexton_coordinator.leader.machine import Machine
 from sexton_coordinator.mesh import Mesh
+from sexton_core.instants import SECOND, Duration
 from sexton_records import keys
 from sexton_runtime.kv.types import KeyValue, prefix_end
 from sexton_runtime.kv.watcher import LASTING
@@ -22,6 +27,9 @@ _INTERVAL_S: Final = 1.0
 """Time between two passes: 10,000 jobs are gone through in less than a minute."""
 _REST_S: Final = 30.0
 """Time between two rounds."""
+OVERDUE_NS: Final[Duration] = 60 * SECOND
+"""What is due for longer than this, while somebody leads, is stuck: the overload of a moment, and
+what a takeover finds, are decided within seconds."""
 
 _log = structlog.get_logger(__name__)
 
@@ -33,7 +41,10 @@ class Reconciler:
         self._mesh = mesh
         self._shard = shard
         self._machine = machine
+        self.overdue = 0
+        """Jobs that the last round found due for a minute and more, and not decided."""
         self._token = b""
+        self._stuck: list[str] = []
 
     async def run(self) -> None:
         """Goes through them until cancelled."""
@@ -45,6 +56,7 @@ class Reconciler:
                 raise
             except SextonError:
                 self._token = b""  # begun anew after the pause
+                self._stuck.clear()
 
     async def run_once(self) -> int:
         """Looks at one page of states; gives how many had lost their timer."""
@@ -53,6 +65,7 @@ class Reconciler:
             prefix, prefix_end(prefix), limit=_PAGE, page_token=self._token
         )
         self._token = page.next_token
+        self._count_overdue(page.kvs)
         suspects = await self._without_timer(
             [(kv, timer) for kv in page.kvs if (timer := self._timer(kv))]
         )
@@ -66,6 +79,25 @@ class Reconciler:
                 self._machine.look(uid, force=True)
                 lost += 1
         return lost
+
+    def _count_overdue(self, kvs: Sequence[KeyValue]) -> None:
+        latest = self._mesh.now() - OVERDUE_NS
+        for kv in kvs:
+            timer = self._timer(kv)
+            if timer is not None and keys.parse_timer_key(timer).due < latest:
+                self._stuck.append(kv.key.rpartition(b"/")[2].decode())
+        if self._token:
+            return
+        if self._stuck:
+            _log.warning(
+                "Jobs are due and nobody decides them.",
+                action="overdue",
+                shard=self._shard,
+                jobs=len(self._stuck),
+                job_uid=self._stuck[0],
+            )
+        self.overdue = len(self._stuck)
+        self._stuck.clear()
 
     async def _without_timer(
         self, expected: list[tuple[KeyValue, bytes]]

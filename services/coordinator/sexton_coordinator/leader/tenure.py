@@ -90,8 +90,14 @@ class Tenure:
         self._definitions = Definitions(
             mesh=mesh, shard=shard, machine=self._machine, removed=self._lookout.want
         )
+        self._reconciler = Reconciler(mesh=mesh, shard=shard, machine=self._machine)
         self._loaded = asyncio.Event()  # set when the horizon has been loaded
         self._running: asyncio.Task[None] | None = None
+
+    @property
+    def overdue(self) -> int:
+        """Gives how many jobs were found due for long and not decided."""
+        return self._reconciler.overdue
 
     async def run(self) -> None:
         """Leads until the lease is lost or handed over; raises what does not pass by itself."""
@@ -214,9 +220,7 @@ class Tenure:
             group.create_task(self._read_ahead())
             group.create_task(self._links.run())
             group.create_task(self._lookout.run())
-            group.create_task(
-                Reconciler(mesh=self._mesh, shard=self.shard, machine=self._machine).run()
-            )
+            group.create_task(self._reconciler.run())
             group.create_task(
                 RetentionPass(
                     mesh=self._mesh,
