@@ -47,6 +47,34 @@ VIEW_FULL: View.ValueType  # 2
 """Everything."""
 Global___View: _TypeAlias = View  # noqa: Y015
 
+class _JobOrder:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _JobOrderEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JobOrder.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    JOB_ORDER_UNSPECIFIED: _JobOrder.ValueType  # 0
+    """By name."""
+    JOB_ORDER_NAME: _JobOrder.ValueType  # 1
+    """By name."""
+    JOB_ORDER_NEXT_TIME: _JobOrder.ValueType  # 2
+    """By the time at which a leader next looks at the job, the earliest first. Jobs without one are
+    left out: those that are paused, that have no further time, or that only run by hand.
+    """
+
+class JobOrder(_JobOrder, metaclass=_JobOrderEnumTypeWrapper):
+    """JobOrder is the order of a list of jobs."""
+
+JOB_ORDER_UNSPECIFIED: JobOrder.ValueType  # 0
+"""By name."""
+JOB_ORDER_NAME: JobOrder.ValueType  # 1
+"""By name."""
+JOB_ORDER_NEXT_TIME: JobOrder.ValueType  # 2
+"""By the time at which a leader next looks at the job, the earliest first. Jobs without one are
+left out: those that are paused, that have no further time, or that only run by hand.
+"""
+Global___JobOrder: _TypeAlias = JobOrder  # noqa: Y015
+
 class _ResumeMode:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -190,16 +218,34 @@ class ListJobsRequest(_message.Message):
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     PREFIX_FIELD_NUMBER: _builtins.int
     VIEW_FIELD_NUMBER: _builtins.int
+    WORDS_FIELD_NUMBER: _builtins.int
+    PAUSED_FIELD_NUMBER: _builtins.int
+    ORDER_FIELD_NUMBER: _builtins.int
+    NAMES_FIELD_NUMBER: _builtins.int
     parent: _builtins.str
     """`namespaces/{namespace}`; empty: all namespaces."""
     page_size: _builtins.int
     """1 to 1,000; 0: 100."""
     page_token: _builtins.str
-    """The previous page's token, with the same parent and prefix."""
+    """The previous page's token; everything else must be the same, but for page_size and view."""
     prefix: _builtins.str
     """Job ids that start with this."""
     view: Global___View.ValueType
     """BASIC leaves the task out."""
+    words: _builtins.str
+    """Words, separated by blanks: each must occur in `namespace/job`, the queue or the description,
+    whatever its case. At most 200 characters.
+    """
+    paused: _builtins.bool
+    """true: only paused jobs; false: only active ones. Not set: both."""
+    order: Global___JobOrder.ValueType
+    """In which order."""
+    @_builtins.property
+    def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """`namespaces/{namespace}/jobs/{job}`, at most 1,000: only those of these that there are, in this
+        order. Neither parent, prefix nor another order goes with it. Empty: all.
+        """
+
     def __init__(
         self,
         *,
@@ -208,12 +254,18 @@ class ListJobsRequest(_message.Message):
         page_token: _builtins.str = ...,
         prefix: _builtins.str = ...,
         view: Global___View.ValueType = ...,
+        words: _builtins.str = ...,
+        paused: _builtins.bool | None = ...,
+        order: Global___JobOrder.ValueType = ...,
+        names: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_paused", b"_paused", "paused", b"paused"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "parent", b"parent", "prefix", b"prefix", "view", b"view"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_paused", b"_paused", "names", b"names", "order", b"order", "page_size", b"page_size", "page_token", b"page_token", "parent", b"parent", "paused", b"paused", "prefix", b"prefix", "view", b"view", "words", b"words"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__paused: _TypeAlias = _typing.Literal["paused"]  # noqa: Y015
+    _WhichOneofArgType__paused: _TypeAlias = _typing.Literal["_paused", b"_paused"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__paused) -> _WhichOneofReturnType__paused | None: ...
 
 Global___ListJobsRequest: _TypeAlias = ListJobsRequest  # noqa: Y015
 
@@ -225,21 +277,25 @@ class ListJobsResponse(_message.Message):
 
     JOBS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    SCANNED_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Token of the next page; empty: this was the last."""
+    scanned: _builtins.int
+    """Jobs that were looked at for this page, whether they fit or not."""
     @_builtins.property
     def jobs(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.Job]:
-        """In order of name. Where few jobs have the prefix, a page may be short and yet not the last."""
+        """Where few jobs fit, a page may be short, or empty, and yet not the last."""
 
     def __init__(
         self,
         *,
         jobs: _abc.Iterable[_job_pb2.Job] | None = ...,
         next_page_token: _builtins.str = ...,
+        scanned: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["jobs", b"jobs", "next_page_token", b"next_page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["jobs", b"jobs", "next_page_token", b"next_page_token", "scanned", b"scanned"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

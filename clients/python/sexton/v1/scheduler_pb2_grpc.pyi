@@ -40,7 +40,7 @@ class JobServiceStub:
     GetJob: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.GetJobRequest, _scheduler_pb2.GetJobResponse]
     """Reads a job. Idempotent."""
     ListJobs: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.ListJobsRequest, _scheduler_pb2.ListJobsResponse]
-    """Lists jobs in order of name. Idempotent."""
+    """Lists jobs, all or those that fit. Idempotent."""
     UpdateJob: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.UpdateJobRequest, _scheduler_pb2.UpdateJobResponse]
     """Changes a definition from now on: it fires nothing in the past. ABORTED on another etag."""
     DeleteJob: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.DeleteJobRequest, _scheduler_pb2.DeleteJobResponse]
@@ -86,7 +86,7 @@ class JobServiceAsyncStub(JobServiceStub):
     GetJob: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.GetJobRequest, _scheduler_pb2.GetJobResponse]  # type: ignore[assignment]
     """Reads a job. Idempotent."""
     ListJobs: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.ListJobsRequest, _scheduler_pb2.ListJobsResponse]  # type: ignore[assignment]
-    """Lists jobs in order of name. Idempotent."""
+    """Lists jobs, all or those that fit. Idempotent."""
     UpdateJob: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.UpdateJobRequest, _scheduler_pb2.UpdateJobResponse]  # type: ignore[assignment]
     """Changes a definition from now on: it fires nothing in the past. ABORTED on another etag."""
     DeleteJob: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.DeleteJobRequest, _scheduler_pb2.DeleteJobResponse]  # type: ignore[assignment]
@@ -147,7 +147,7 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_pb2.ListJobsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_pb2.ListJobsResponse, _abc.Awaitable[_scheduler_pb2.ListJobsResponse]]:
-        """Lists jobs in order of name. Idempotent."""
+        """Lists jobs, all or those that fit. Idempotent."""
 
     @_abc_1.abstractmethod
     def UpdateJob(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from contextlib import aclosing
 from typing import Final, NamedTuple
 
 from sexton.errors import InvalidArgument
@@ -12,6 +13,7 @@ from sexton.internal.v1 import records_pb2 as records
 from sexton.v1 import job_pb2 as pb
 from sexton.v1 import scheduler_pb2 as api
 from sexton_coordinator.api import checks
+from sexton_coordinator.api.job_order import Fit, JobOrder
 from sexton_coordinator.api.notices import Notices
 from sexton_coordinator.api.showing import Viewer
 from sexton_coordinator.api.tokens import make_token, read_token
@@ -20,11 +22,15 @@ from sexton_coordinator.mesh import Mesh
 from sexton_coordinator.writes import JobName
 from sexton_core.policy.state import Handle
 from sexton_records import keys
-from sexton_runtime.kv.types import KeyValue, prefix_end
+from sexton_runtime.kv.types import KeyValue
 
 CHUNK: Final = 50
 MAX_SCANNED: Final = 2_000
 """Definitions looked at for one page: where a prefix is rare, a page has few jobs, or none."""
+
+_SEARCHED: Final = 500
+MAX_SEARCHED: Final = 10_000
+"""The same where words are looked for, at once and for one page: most are put aside unread."""
 
 MAX_ANSWER_BYTES: Final = 2 * 1024 * 1024
 """A page ends when it has grown to this; the largest job adds to it, and 4 MiB are the limit."""
@@ -62,79 +68,84 @@ class JobLister:
         full = checks.word(VIEWS, "view", request.view)
         if _PREFIX.fullmatch(request.prefix) is None:
             raise InvalidArgument("prefix", request.prefix, "the beginning of a job's id")
-        query = ("ListJobs", request.parent, request.prefix)
-        start = keys.JOBS
-        if parent is not None:
-            start = keys.namespace_prefix(parent.namespace) + request.prefix.encode()
-        end = prefix_end(start)
-        last = b""
+        fit = Fit(request, parent)
+        order = JobOrder(self._mesh, request, parent)
+        query = _query(request)
+        last = ""
         if request.page_token:
-            (text,) = read_token(query, request.page_token, (1,))
-            last = text.encode()
-            start = max(start, last + b"\0")
+            (last,) = read_token(query, request.page_token, (1,))
+        chunk, most = (_SEARCHED, MAX_SEARCHED) if fit.searches else (CHUNK, MAX_SCANNED)
         response = api.ListJobsResponse()
-        scanned = looked_at = answer_bytes = 0
-        while scanned < MAX_SCANNED:
-            page = await self._mesh.store.scan(start, end, limit=CHUNK)
-            fitting = [kv for kv in page.kvs if _job_id(kv).startswith(request.prefix)]
-            wanted = fitting[: size - len(response.jobs)]
-            rows = await self._rows(wanted, full=full)
-            shown: list[_Row] = []
-            for row in rows:
-                shown.append(row)
-                answer_bytes += row.message.ByteSize()
-                looked_at += len(row.live)
-                if answer_bytes > MAX_ANSWER_BYTES or looked_at > MAX_LIVE_LOOKED_AT:
+        looked_at = answer_bytes = 0
+        async with aclosing(order.behind(last, chunk)) as pieces:
+            async for piece in pieces:
+                fitting = [each for each in piece.found if fit.fits(each[1])]
+                wanted = fitting[: size - len(response.jobs)]
+                rows = await self._rows(wanted, full=full)
+                shown: list[_Row] = []
+                for row in rows:
+                    shown.append(row)
+                    answer_bytes += row.message.ByteSize()
+                    looked_at += len(row.live)
+                    if answer_bytes > MAX_ANSWER_BYTES or looked_at > MAX_LIVE_LOOKED_AT:
+                        break
+                await self._viewer.add_live_runs((row.message, row.uid, row.live) for row in shown)
+                if full:
+                    await self._notices.add(*(row.message for row in shown))
+                response.jobs.extend(row.message for row in shown)
+                response.scanned += len(piece.found)
+                if len(shown) < len(rows):
+                    last = shown[-1].position
                     break
-            await self._viewer.add_live_runs((row.message, row.uid, row.live) for row in shown)
-            if full:
-                await self._notices.add(*(row.message for row in shown))
-            response.jobs.extend(row.message for row in shown)
-            if len(shown) < len(rows):
-                last = shown[-1].key
-                break
-            if len(wanted) < len(fitting):
-                last = wanted[-1].key
-                break
-            if not page.next_token:
-                return response
-            last = page.kvs[-1].key
-            if len(response.jobs) == size:
-                break
-            start = last + b"\0"
-            scanned += len(page.kvs)
-            await asyncio.sleep(0)
-        response.next_page_token = make_token(query, [last.decode()])
+                if len(wanted) < len(fitting):
+                    last = wanted[-1][0]
+                    break
+                if piece.complete:
+                    return response
+                last = piece.found[-1][0] if piece.found else last
+                if len(response.jobs) == size or response.scanned >= most:
+                    break
+                await asyncio.sleep(0)
+        response.next_page_token = make_token(query, [last])
         return response
 
-    async def _rows(self, kvs: Sequence[KeyValue], *, full: bool) -> list[_Row]:
+    async def _rows(self, found: Sequence[tuple[str, KeyValue]], *, full: bool) -> list[_Row]:
         """Returns jobs as they are listed, but for their live runs."""
         mesh = self._mesh
-        named: list[tuple[JobName, records.JobRecord, KeyValue]] = []
-        for kv in kvs:
+        named: list[tuple[str, JobName, records.JobRecord, KeyValue]] = []
+        for position, kv in found:
             record = records.JobRecord.FromString(kv.value)
             name = mesh.jobs.name_of(*keys.parse_job_key(kv.key), record.uid)
-            named.append((name, record, kv))
-        states = await get_all(mesh.store, [name.state_key for name, _, _ in named])
+            named.append((position, name, record, kv))
+        states = await get_all(mesh.store, [name.state_key for _, name, _, _ in named])
         rows = []
-        for (name, record, kv), state_kv in zip(named, states, strict=True):
+        for (position, name, record, kv), state_kv in zip(named, states, strict=True):
             if state_kv.create_revision:  # else it was deleted since the page was read
                 state = records.StateRecord.FromString(state_kv.value)
                 message, decoded = self._viewer.listed(
                     name, record, kv.mod_revision, state, full=full
                 )
-                rows.append(_Row(kv.key, name.uid, message, decoded.live))
+                rows.append(_Row(position, name.uid, message, decoded.live))
         return rows
 
 
 class _Row(NamedTuple):
     """A job on a page."""
 
-    key: bytes
+    position: str
     uid: str
     message: pb.Job
     live: Sequence[Handle]
 
 
-def _job_id(kv: KeyValue) -> str:
-    return keys.parse_job_key(kv.key)[1]
+def _query(request: api.ListJobsRequest) -> tuple[object, ...]:
+    """Gives everything that decides about what is listed."""
+    return (
+        "ListJobs",
+        request.parent,
+        request.prefix,
+        request.words,
+        request.paused if request.HasField("paused") else None,
+        request.order,
+        list(request.names),
+    )

@@ -282,6 +282,11 @@ OTHERS: list[tuple[str, str, Any, str]] = [
     ("jobs", "ListJobs", api.ListJobsRequest(prefix="a/"), "prefix"),
     ("jobs", "ListJobs", api.ListJobsRequest(prefix="\U0001f600"), "prefix"),
     ("jobs", "ListJobs", api.ListJobsRequest(view=9), "view"),  # type: ignore[arg-type]
+    ("jobs", "ListJobs", api.ListJobsRequest(words="x" * 201), "words"),
+    ("jobs", "ListJobs", api.ListJobsRequest(order=9), "order"),  # type: ignore[arg-type]
+    ("jobs", "ListJobs", api.ListJobsRequest(names=["a"]), "names"),
+    ("jobs", "ListJobs", api.ListJobsRequest(names=[JOB] * 1_001), "names"),
+    ("jobs", "ListJobs", api.ListJobsRequest(names=[JOB], parent=NS), "names"),
     ("jobs", "ListJobs", api.ListJobsRequest(page_token="x"), "page_token"),
     ("jobs", "ListJobs", api.ListJobsRequest(page_token="A" * 5_000), "page_token"),
     ("jobs", "ListJobs", api.ListJobsRequest(page_token="\u00e9"), "page_token"),
