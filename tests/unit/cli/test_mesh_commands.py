@@ -266,6 +266,20 @@ def test_a_run_is_cancelled_and_terminated(sexton, mesh):
     assert (code, "this can be done while it is WAITING or RUNNING" in err) == (4, True)
 
 
+def test_a_backlog_of_runs_that_wait_is_ended_and_what_runs_goes_on(sexton, mesh, api):
+    # It could not be purged, and everything missed ran (jobrunr #940, kestra #3000).
+    runs = [sexton("jobs", "trigger", "nightly", "-o", "name")[1].strip() for _ in range(3)]
+    live = f"{NIGHTLY}/runs/{runs[0].rpartition('/')[2]}"
+    api.end(live, run_pb2.RUN_STATE_RUNNING)
+    code, out, _ = sexton("runs", "cancel", "nightly", "--waiting")
+    assert (code, sorted(out.splitlines())) == (
+        0,
+        sorted(f"{run}: cancelled" for run in runs[1:]),
+    )
+    assert sexton("runs", "cancel", "nightly", "--waiting") == (0, "", "")
+    assert sexton("runs", "cancel", "nihgtly", "--waiting")[0] == 3
+
+
 @pytest.mark.parametrize(
     ("state", "code"), [(run_pb2.RUN_STATE_SUCCEEDED, 0), (run_pb2.RUN_STATE_FAILED, 1)]
 )

@@ -118,9 +118,12 @@ def show(
             runs.show_obstacles(client, found)
 
 
-def cancel(
+def cancel(  # noqa: PLR0917 - each is an option
     run: RunName,
     reason: Reason = "",
+    waiting: Annotated[
+        bool, typer.Option("--waiting", help="RUN names a job: end all of its runs that wait.")
+    ] = False,
     api: Api = None,
     namespace: Namespace = None,
     output: Output = ListFormat.TABLE,
@@ -129,7 +132,11 @@ def cancel(
     from sexton_cli.online import runs, session  # noqa: PLC0415 - heavy
 
     with session.connected(target_of(api, namespace)) as client:
-        runs.show_change(client.runs.cancel(run, reason=reason), output)
+        if waiting:
+            for done in runs.cancel_waiting(client, run, reason):
+                runs.show_change(done, output)
+        else:
+            runs.show_change(client.runs.cancel(run, reason=reason), output)
 
 
 def terminate(

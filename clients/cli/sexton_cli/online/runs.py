@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
 from sexton.client import Client
-from sexton.errors import NotFound
+from sexton.errors import IllegalState, NotFound
 from sexton.mesh import Mesh
 from sexton.runs import Attempt, Run, RunError, RunState
 from sexton_cli.online import times
@@ -47,6 +47,20 @@ def show_obstacles(client: Client, run: Run) -> None:
     if job.version == run.job_version:  # else they are of another queue, or another task
         for notice in job.notices:
             print_line(f"warning: {notice}")
+
+
+def cancel_waiting(client: Client, job: str, reason: str) -> Iterator[Run]:
+    """Ends the runs of a job that wait, the newest first: none of them starts in another's place.
+
+    One that starts in this moment is asked to end as well.
+    """
+    client.jobs.get(job)  # or a misspelt name would end nothing and say nothing
+    states = [RunState.WAITING, RunState.RETRYING]
+    for run in list(client.runs.list(job, states=states)):
+        try:
+            yield client.runs.cancel(run, reason=reason)
+        except IllegalState:
+            continue  # it has ended meanwhile
 
 
 def show_change(run: Run, output: ListFormat) -> None:
