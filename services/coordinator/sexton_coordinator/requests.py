@@ -11,13 +11,17 @@ from typing import Final, TypeVar
 
 from google.protobuf.message import Message
 
-from sexton.errors import InvalidArgument
+from sexton.errors import IllegalState, InvalidArgument, SextonError, shown
 from sexton.internal.v1 import records_pb2 as pb
+from sexton_core.errors import PolicyError
 from sexton_core.instants import MINUTE, Duration, Instant
 from sexton_runtime.kv.types import KeyValue
 
 KEPT_NS: Final[Duration] = 10 * MINUTE
 """How long a request is known."""
+
+_BACKFILL_FIELDS: Final = {"first": "start_time", "last": "end_time", "range": "end_time"}
+"""What the core calls the fields of a backfill's request."""
 
 Answer = TypeVar("Answer", bound=Message)
 
@@ -51,3 +55,18 @@ def recorded_answer(kv: KeyValue, body: bytes, request_id: str, answer: Answer) 
         )
     answer.ParseFromString(record.answer)
     return answer
+
+
+def refused_backfill(error: PolicyError, job: str) -> SextonError:
+    """Returns what the caller gets for a backfill that the core refuses.
+
+    That a job has no schedule is no fault of the request: it is refused for the job's state.
+    """
+    if error.field == "schedule":
+        return IllegalState.restore(
+            f"job {shown(job)} has no schedule, and so no times that a backfill could run; a "
+            f"trigger starts it",
+            {"state": "without a schedule", "allowed": "with a schedule"},
+        )
+    field = _BACKFILL_FIELDS.get(error.field, error.field)
+    return InvalidArgument(field, error.value, error.expected)

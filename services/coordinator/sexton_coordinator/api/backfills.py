@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from sexton.errors import InvalidArgument, NotFound, StaleRevision
+from sexton.errors import NotFound, StaleRevision
 from sexton.internal.v1 import coordinator_pb2 as internal
 from sexton.internal.v1 import records_pb2 as records
 from sexton.internal.v1.coordinator_pb2_grpc import LeaderServiceStub
@@ -20,6 +20,7 @@ from sexton_coordinator.api.showing import handle_key
 from sexton_coordinator.api.tokens import make_token, read_token
 from sexton_coordinator.jobs_store import LoadedJob, get_all, scan_all
 from sexton_coordinator.mesh import Mesh
+from sexton_coordinator.requests import refused_backfill
 from sexton_coordinator.writes import JobName
 from sexton_core.errors import PolicyError
 from sexton_core.ids import backfill_id, scheduled_run_id
@@ -45,9 +46,6 @@ _RUNS_PER_READ: Final = 200
 _ATTEMPTS: Final = 5
 """A job that is edited while its range is counted has it counted again."""
 
-_FIELDS: Final = {"first": "start_time", "last": "end_time", "range": "end_time"}
-"""What the core calls the fields of a request."""
-
 
 class Backfiller:
     """Starts, shows and stops backfills."""
@@ -64,7 +62,7 @@ class Backfiller:
         Raises:
             InvalidArgument: a field can't be used, or the request's id had another body.
             NotFound: there is no such job.
-            IllegalState: too many of the job's backfills go on.
+            IllegalState: the job has no schedule, or too many of its backfills go on.
             NotLeader, Unavailable, OutcomeUnknown: the leader could not be asked in time.
 
         """
@@ -188,6 +186,7 @@ class Backfiller:
 
         Raises:
             InvalidArgument: the range, or the overlap policy, can't be used.
+            IllegalState: the job has no schedule.
 
         """
         times: list[Instant] = []
@@ -199,8 +198,7 @@ class Backfiller:
                     await asyncio.sleep(0)
             check_total(times, first, last)
         except PolicyError as error:
-            field = _FIELDS.get(error.field, error.field)
-            raise InvalidArgument(field, error.value, error.expected) from None
+            raise refused_backfill(error, request.parent) from None
         return times
 
     async def _preview(

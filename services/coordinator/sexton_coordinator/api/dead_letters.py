@@ -388,7 +388,7 @@ def _wanted(given: api.DeadLetterFilter) -> Wanted:
     if given.HasField("before_time"):
         before = checks.instant("filter.before_time", given.before_time)
         if before <= after:
-            expected = f"a time later than after_time, {format_instant(after)}"
+            expected = f"a time later than {format_instant(after)}"
             raise InvalidArgument("filter.before_time", format_instant(before), expected)
     return Wanted(runs, parent, given.fingerprint, after, before)
 

@@ -188,7 +188,7 @@ def _range(request: api.ForecastLoadRequest, now: Instant) -> _Range:
     length = (request.interval_s or _DEFAULT_INTERVAL_S) * SECOND
     if -(-(end - start) // length) > MAX_INTERVALS:
         least = -(-(end - start) // (MAX_INTERVALS * SECOND))
-        expected = f"at least {least}: a range has at most {MAX_INTERVALS:,} intervals"
+        expected = f"at least {least} seconds: a range has at most {MAX_INTERVALS:,} intervals"
         raise InvalidArgument("interval_s", length // SECOND, expected)
     return _Range(start, end, length)
 

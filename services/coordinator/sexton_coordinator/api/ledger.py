@@ -191,7 +191,7 @@ def _query(request: api.ListDecisionsRequest, now: Instant) -> _Query:
     if request.HasField("end_time"):
         last = checks.instant("end_time", request.end_time)
         if first is not None and last < first:
-            expected = f"a time at or after start_time, {format_instant(first)}"
+            expected = f"a time at or after {format_instant(first)}"
             raise InvalidArgument("end_time", format_instant(last), expected)
     key = (
         "ListDecisions",

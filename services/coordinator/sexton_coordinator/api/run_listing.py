@@ -191,7 +191,7 @@ def _filter(request: api.ListRunsRequest, parent: Name | None) -> Filter:
     if request.HasField("before_time"):
         before = checks.instant("before_time", request.before_time)
         if before <= after:
-            expected = f"a time later than after_time, {format_instant(after)}"
+            expected = f"a time later than {format_instant(after)}"
             raise InvalidArgument("before_time", format_instant(before), expected)
     return Filter(
         namespace=parent.namespace if parent is not None else "",

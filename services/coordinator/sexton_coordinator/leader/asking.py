@@ -20,7 +20,7 @@ from sexton_coordinator.leader.filling import MAX_AT_ONCE, Filling
 from sexton_coordinator.leader.machine import Asked, Known, StartFill, StopFill, Trigger
 from sexton_coordinator.leader.steps import Planner, requeued_id, run_named
 from sexton_coordinator.mesh import Mesh
-from sexton_coordinator.requests import recorded_answer
+from sexton_coordinator.requests import recorded_answer, refused_backfill
 from sexton_core.errors import PolicyError
 from sexton_core.policy import request_backfill
 from sexton_records import keys
@@ -110,7 +110,7 @@ class Asking:
         Raises:
             InvalidArgument: the request's id had another body, or the range can't be used.
             StaleRevision: the range was counted for another version of the definition.
-            IllegalState: too many go on.
+            IllegalState: the job has no schedule, or too many go on.
 
         """
         uid, request, job = loaded.name.uid, asked.request, loaded.job
@@ -140,7 +140,7 @@ class Asking:
                 total=asked.total,
             )
         except PolicyError as error:
-            raise InvalidArgument(error.field, error.value, error.expected) from None
+            raise refused_backfill(error, request.parent) from None
         return None
 
     async def _requeued(

@@ -335,17 +335,27 @@ def test_too_many_at_once_are_refused() -> None:
     story(scenario)
 
 
+def test_a_job_without_a_schedule_has_nothing_to_fill_and_says_what_starts_it() -> None:
+    async def scenario(world: World) -> None:
+        await world.make(f"{NS}/jobs/by-hand", schedules=[])
+        before = await world.revision()
+        for validate_only in (True, False):
+            with pytest.raises(IllegalState, match="no times that a backfill could run"):
+                await fill(world, parent=f"{NS}/jobs/by-hand", validate_only=validate_only)
+        assert await world.revision() == before
+
+    story(scenario)
+
+
 def test_what_cannot_be_filled_is_refused_and_says_what_would_be_right() -> None:
     async def scenario(world: World) -> None:
         await world.make(schedules=every(60))
-        await world.make(f"{NS}/jobs/by-hand", schedules=[])
         now = world.mesh_now()
         await world.make(f"{NS}/jobs/alone", schedules=every(60), exclusive=True)
         before = await world.revision()
         ten_years = {"start_time": timestamp(now - 3_650 * DAY * S), "end_time": timestamp(now)}
         wrong: list[tuple[dict[str, Any], str, str]] = [
             ({"parent": "report"}, "parent", "jobs/{job}"),
-            ({"parent": f"{NS}/jobs/by-hand"}, "schedule", "a job with a schedule"),
             ({"request_id": ""}, "request_id", "1 to 128"),
             ({"request_id": "x" * 129}, "request_id", "1 to 128"),
             ({"start_time": None}, "start_time", "a time"),
