@@ -18,9 +18,10 @@ from google.protobuf.duration_pb2 import Duration
 from sexton.v1 import job_pb2
 from sexton_coordinator import writes
 from sexton_coordinator.api import editing
-from sexton_coordinator.leader import tenure
+from sexton_coordinator.leader import steps, tenure
 from sexton_coordinator.leader.firing import Firing
 from sexton_coordinator.leader.lookout import Lookout
+from sexton_coordinator.leader.steps import Planner
 from sexton_core import ids
 from sexton_core.policy._gate import Gate
 from sexton_core.policy.timeline import Timeline
@@ -79,6 +80,22 @@ def lasting(_rng: random.Random) -> job_pb2.JobSpec:
     )
 
 
+def dying(_rng: random.Random) -> job_pb2.JobSpec:
+    """A job whose runs often become dead letters."""
+    return job_pb2.JobSpec(
+        schedules=[job_pb2.Schedule(every=job_pb2.Every(period=Duration(seconds=2)))],
+        task=job_pb2.Task(
+            shell=job_pb2.ShellTask(command=Behaviour(lasts_s=0.3, fails_p=0.6).command())
+        ),
+        retry=job_pb2.Retry(max_attempts=1),
+    )
+
+
+REPAIRED = replace(
+    SMALL, duration_s=4, quiet_s=2, jobs=3, users=1, repairers=2, pause_s=0.1, spec=dying
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Mutant:
     name: str
@@ -92,11 +109,19 @@ class Mutant:
 
 
 def _run_and_cursor_in_two_commits(patch: pytest.MonkeyPatch) -> None:
+    _commit_runs_first(patch, b"state/")
+
+
+def _backfill_and_run_in_two_commits(patch: pytest.MonkeyPatch) -> None:
+    _commit_runs_first(patch, b"backfills/")
+
+
+def _commit_runs_first(patch: pytest.MonkeyPatch, rest_of: bytes) -> None:
     commit = HeldLease.commit
 
     async def twice(self: HeldLease, txns: Any, *, timeout_s: float | None = None) -> Any:
         runs = [_only(txn, lambda key: key.startswith(b"active/")) for txn in txns]
-        if not any(txn.then for txn in runs) or b"state/" not in b"".join(_keys(txns)):
+        if not any(txn.then for txn in runs) or rest_of not in b"".join(_keys(txns)):
             return await commit(self, txns, timeout_s=timeout_s)
         await commit(self, [txn for txn in runs if txn.then], timeout_s=timeout_s)
         rest = [_only(txn, lambda key: not key.startswith(b"active/")) for txn in txns]
@@ -271,12 +296,60 @@ def _assigned_without_its_job(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(records, "assign_txn", unguarded)
 
 
+def _letter_stays(patch: pytest.MonkeyPatch) -> None:
+    write = Planner._write_proof
+
+    def keep(self: Planner, *args: Any) -> None:
+        write(self, *args)
+        then = args[-1]
+        then[:] = [op for op in then if not op.key.startswith(b"dead/")]
+
+    patch.setattr(Planner, "_write_proof", keep)
+
+
+def _repeat_forgets(patch: pytest.MonkeyPatch) -> None:
+    new_record = steps.new_record
+    patch.setattr(
+        steps, "new_record", lambda new, *rest: new_record(new._replace(retry_of=""), *rest)
+    )
+
+
+def _backfill_leaves_out(patch: pytest.MonkeyPatch) -> None:
+    backfill = import_module("sexton_core.policy.backfill")
+    upcoming = backfill.upcoming
+    patch.setattr(backfill, "upcoming", lambda *args: upcoming(*args)[1:])
+
+
 MUTANTS = (
     Mutant(
         name="run and cursor in two commits",
         proof="run and cursor in two commits",
         patch=_run_and_cursor_in_two_commits,
         rules=frozenset({"S8"}),
+    ),
+    Mutant(
+        name="a requeued dead letter stays on its list",
+        patch=_letter_stays,
+        rules=frozenset({"S24"}),
+        plan=REPAIRED,
+    ),
+    Mutant(
+        name="a repeat does not say what it repeats",
+        patch=_repeat_forgets,
+        rules=frozenset({"S24"}),
+        plan=REPAIRED,
+    ),
+    Mutant(
+        name="a backfill's run and its progress in two commits",
+        patch=_backfill_and_run_in_two_commits,
+        rules=frozenset({"S25"}),
+        plan=REPAIRED,
+    ),
+    Mutant(
+        name="a backfill passes over a time",
+        patch=_backfill_leaves_out,
+        rules=frozenset({"S25"}),
+        plan=REPAIRED,
     ),
     Mutant(
         name="no fence is sent",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from sexton.internal.v1 import records_pb2 as pb
-from sexton.v1 import run_pb2
+from sexton.v1 import backfill_pb2, run_pb2
 from sexton_core.instants import MILLISECOND, format_instant
 from sexton_records import keys
 from sexton_records.runs import STATE_OF
@@ -196,7 +196,19 @@ def _buffered(changed: Any) -> str:
 
 
 def _dead(changed: Any) -> str:
-    return f"dead letter {changed.key.decode().rpartition('/')[2]}" if changed.after else ""
+    run_id = changed.key.decode().rpartition("/")[2]
+    return f"{run_id} {'is off' if changed.after is None else 'is on'} the list of dead letters"
+
+
+def _backfill(changed: Any) -> str:
+    backfill = keys.parse_backfill_key(changed.key)[1]
+    if changed.after is None:
+        return f"backfill {backfill} removed"
+    record: pb.BackfillRecord = changed.after
+    state = backfill_pb2.BackfillState.Name(record.state).removeprefix("BACKFILL_STATE_").lower()
+    at = f" at {instant(record.position_ns)}" if record.HasField("position_ns") else ""
+    counts = f"{record.started} started, {record.skipped} left out of {record.total}"
+    return f"backfill {backfill} {state}{at}: {counts}"
 
 
 def _session(changed: Any) -> str:
@@ -217,6 +229,7 @@ _DESCRIBED: Final[dict[bytes, Callable[[Any], str]]] = {
     keys.RUNS: _ended,
     keys.DECISIONS: _decision,
     keys.BUFFERED: _buffered,
+    keys.BACKFILLS: _backfill,
     keys.STATE: _state,
     keys.DEAD: _dead,
     keys.SESSIONS: _session,

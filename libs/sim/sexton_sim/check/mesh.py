@@ -7,17 +7,21 @@ What tasks noted and what people were told is held against it as it goes by.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
+from sexton_sim.check.backfills import BackfillRules
+from sexton_sim.check.dead_letters import DeadLetterRules
 from sexton_sim.check.executions import ExecutionRules, Times
 from sexton_sim.check.faults import Faults
 from sexton_sim.check.healing import HealingRules
 from sexton_sim.check.indexes import IndexRules
+from sexton_sim.check.jobs import decided_in
 from sexton_sim.check.keytable import KeyTable
 from sexton_sim.check.lateness import LatenessRules
 from sexton_sim.check.losses import LossRules
 from sexton_sim.check.model import prefix
-from sexton_sim.check.records import Decoder
+from sexton_sim.check.records import Decoder, MeshCommit
 from sexton_sim.check.recovery import MIN_QUIET_NS
 from sexton_sim.check.requests import RequestRules
 from sexton_sim.check.scheduling import SchedulingRules
@@ -25,6 +29,10 @@ from sexton_sim.check.settling import SettlingRules
 from sexton_sim.check.takeovers import TakeoverRules
 from sexton_sim.check.verdict import Verdict
 from sexton_sim.history import Durable, History
+
+
+class _Speaker(Protocol):
+    def speak(self, verdict: Verdict) -> None: ...
 
 
 class MeshRules:
@@ -84,9 +92,7 @@ class MeshRules:
             self._requests.take(commit)
             self._healing.take(commit)
             self._lateness.take(commit)
-            self._scheduling.take(commit)
-            self._settling.take(commit)
-            self._indexes.take(commit)
+            self._follow(commit)
 
     def begin_late(self) -> None:
         """The log goes on with what is not known: it began late, or left something out."""
@@ -101,10 +107,8 @@ class MeshRules:
             commit = self._decoder.take(entry)
             if commit is not None:
                 self._requests.take_again(commit)
-                self._scheduling.take(commit)
-                self._settling.take(commit)
-                self._indexes.take(commit)
-        for rules in (self._scheduling, self._settling, self._indexes):
+                self._follow(commit)
+        for rules in self._following:
             rules.speak(self._verdict)
         self._listen()
 
@@ -112,6 +116,8 @@ class MeshRules:
         """Looks at what is left, and at what was never in the log."""
         live = self._settling.live
         self._executions.finish(live.values())
+        self._scheduling.finish()
+        self._backfills.finish()
         self._requests.finish()
         self._takeovers.finish()
         self._healing.finish()
@@ -131,12 +137,33 @@ class MeshRules:
             )
         self._lateness.finish()
 
+    def _follow(self, commit: MeshCommit) -> None:
+        """Takes note of what a commit does to jobs and runs."""
+        decided = decided_in(commit)
+        self._letters.take(commit, decided)
+        self._backfills.take(commit)
+        self._scheduling.take(commit, decided)
+        self._backfills.note_idle(commit)
+        self._settling.take(commit)
+        self._indexes.take(commit)
+
     def _begin(self, verdict: Verdict, *, late: bool) -> None:
         self._decoder = Decoder()
         self._table = KeyTable(self._verdict)
         self._scheduling = SchedulingRules(verdict, rebooted=self._rebooted, quiet=self._works)
         self._settling = SettlingRules(verdict, limits=self._limits, late=late)
         self._indexes = IndexRules(verdict, late=late)
+        self._letters = DeadLetterRules(verdict, self._settling.has_ended, late=late)
+        self._backfills = BackfillRules(
+            verdict, self._scheduling.jobs, quiet=self._works, late=late
+        )
+        self._following: Sequence[_Speaker] = (
+            self._scheduling,
+            self._settling,
+            self._indexes,
+            self._letters,
+            self._backfills,
+        )
         since_ns, until_ns = self._works
         self._losses = LossRules(
             self.faults,

@@ -28,6 +28,8 @@ TITLES: Final[dict[str, str]] = {
     "S21": "indexes and records stand for each other, one to one",
     "S22": "what is refused leaves no trace; no refusal is a fault of ours",
     "S23": "nothing is acknowledged before it is durable",
+    "S24": "a dead letter is repeated once at most, and its repeat says so",
+    "S25": "a backfill comes to each time of its range once, in its order, and counts it",
     "L1": "what is due is started in time",
     "L2": "one acting leader, soon after the last, without flapping",
     "L3": "every accepted run ends",

@@ -7,30 +7,25 @@ cursor must say for every nominal time that it passes what became of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from sexton.internal.v1 import records_pb2 as pb
 from sexton.v1 import run_pb2
 from sexton_core.ids import scheduled_run_id
-from sexton_core.policy import Definition, Job
-from sexton_core.policy.state import Rule
-from sexton_core.policy.timeline import Timeline
-from sexton_core.schedules import JobIdentity, ScheduleCache
+from sexton_core.schedules import ScheduleCache
 from sexton_core.words import Overlap
 from sexton_records import keys
-from sexton_records.spec import decode_definition
 from sexton_records.state import OVERLAP_OF
 from sexton_sim.check.describe import instant
+from sexton_sim.check.jobs import Decided, JobLog, Start
 from sexton_sim.check.records import Changed, MeshCommit
 from sexton_sim.check.verdict import Verdict
-
-Start = pb.RunRecord | pb.BufferedRecord
 
 _SLACK_NS = 1_000_000_000
 """A change may be committed so long after the mesh time for which it was computed, and mesh time is
 estimated."""
-_LOOKOUT_NS = 7_000_000_000
+LOOKOUT_NS = 7_000_000_000
 """What a lost notice would have said is read every five seconds."""
 _FIRED = 10_000
 """Nominal times of a job whose runs are remembered; earlier ones lie below its cursor."""
@@ -56,56 +51,12 @@ class _Item(NamedTuple):
         return f"a decision about {instant(self.first)} to {instant(self.last)}"
 
 
-@dataclass(slots=True)
-class _Job:
-    """One incarnation, as far as the log has come."""
-
-    uid: str
-    namespace: str = ""
-    name: str = ""
-    created_ns: int = 0
-    versions: dict[int, Definition] = field(default_factory=dict)
-    rules: list[Rule] = field(default_factory=list)
-    state: pb.StateRecord | None = None
-    buffered: dict[str, pb.BufferedRecord] = field(default_factory=dict)
-    fired: dict[int, int] = field(default_factory=dict)
-    """Revision of the run of each of the last nominal times."""
-    live: set[bytes] = field(default_factory=set)
-    """Handles of its runs in flight."""
-    idle_since_ns: int = 0
-    """Since when starts wait in its buffer although nothing is live; 0: it is not so."""
-    timeline: Timeline | None = None
-    known_from_ns: int = 0
-    """Which definition rules earlier nominal times is not known."""
-    adopted: bool = False
-    """Whether it was there before the log began: not all of its live runs are known."""
-
-    @property
-    def shown(self) -> str:
-        return f"{self.namespace}/{self.name} ({self.uid[:8]})"
-
-    def is_over(self) -> bool:
-        """Tells whether nothing of it can come any more."""
-        return self.state is None and not (self.live or self.buffered)
-
-
-@dataclass(slots=True)
-class _Decided:
-    """What one commit says about one job's nominal times."""
-
-    runs: list[pb.RunRecord] = field(default_factory=list)
-    handles: list[bytes] = field(default_factory=list)
-    buffered: list[pb.BufferedRecord] = field(default_factory=list)
-    unbuffered: dict[str, pb.BufferedRecord] = field(default_factory=dict)
-    decisions: list[pb.DecisionRecord] = field(default_factory=list)
-
-
 class SchedulingRules:
     """Follows every job through the log."""
 
     def __init__(self, verdict: Verdict, *, rebooted: bool, quiet: tuple[int, int]) -> None:
         """`rebooted`: mesh time as it was told may have gone back; `quiet`: everything works."""
-        self.jobs: dict[str, _Job] = {}
+        self.jobs: dict[str, JobLog] = {}
         self._verdict = verdict
         self._quiet = quiet
         self._schedules = ScheduleCache()
@@ -115,11 +66,10 @@ class SchedulingRules:
         """Says from now on what it finds."""
         self._verdict = verdict
 
-    def take(self, commit: MeshCommit) -> None:
+    def take(self, commit: MeshCommit, decided: Mapping[str, Decided]) -> None:
         """Looks at a commit."""
         for changed in commit.of(keys.JOBS):
             self._take_definition(changed, commit)
-        decided = self._decided(commit)
         states = {changed.uid: changed for changed in commit.of(keys.STATE)}
         touched = {**states, **decided}
         for changed in commit.of(keys.ACTIVE):
@@ -129,56 +79,44 @@ class SchedulingRules:
                 if uid in self.jobs:
                     self.jobs[uid].live.discard(changed.key)
         for uid in touched:
-            one = decided.get(uid, _Decided())
+            one = decided.get(uid, Decided())
             self._take_job(uid, states.get(uid), one, commit)
             self._note_idle(self.jobs[uid], commit)
             if self.jobs[uid].is_over():
                 del self.jobs[uid]
 
-    def _note_idle(self, job: _Job, commit: MeshCommit) -> None:
+    def finish(self) -> None:
+        """Looks at what still waits when the history ends."""
+        for job in self.jobs.values():
+            if job.idle_since_ns:
+                self._check_idle(job, self._quiet[1], "the history ends")
+
+    def _note_idle(self, job: JobLog, commit: MeshCommit) -> None:
         """A start that waits for nothing any more is started soon, whatever notice was lost."""
-        paused = job.state is None or job.state.HasField("paused_at_ns")
-        idle = bool(job.buffered) and not job.live and not paused
-        if idle:
+        if job.buffered and not job.live and not job.paused:
             job.idle_since_ns = job.idle_since_ns or commit.begun_ns
         elif job.idle_since_ns:
-            since_ns = max(job.idle_since_ns, self._quiet[0])
-            waited_ns = min(commit.begun_ns, self._quiet[1]) - since_ns
-            job.idle_since_ns = 0
-            self._verdict.checked["L3"] += 1
-            if waited_ns > _LOOKOUT_NS:
-                self._verdict.violate(
-                    "L3",
-                    f"starts of {job.shown} waited for {waited_ns / 1e9:.3f} s, and nothing was in "
-                    f"their way",
-                    [f"nothing of it was in flight from {since_ns / 1e9:.3f} s on", commit],
-                )
+            self._check_idle(job, commit.begun_ns, commit)
 
-    def _decided(self, commit: MeshCommit) -> dict[str, _Decided]:
-        found: dict[str, _Decided] = {}
-        for changed in commit.of(keys.ACTIVE):
-            if changed.before is None:
-                uid = keys.parse_handle_key(changed.key).uid
-                one = found.setdefault(uid, _Decided())
-                one.runs.append(changed.after)
-                one.handles.append(changed.key)
-        for changed in commit.of(keys.BUFFERED):
-            one = found.setdefault(changed.uid, _Decided())
-            if changed.after is not None:
-                one.buffered.append(changed.after)
-            else:
-                one.unbuffered[changed.before.run_id] = changed.before
-        for changed in commit.of(keys.DECISIONS):
-            if changed.after is not None:
-                found.setdefault(changed.uid, _Decided()).decisions.append(changed.after)
-        return found
+    def _check_idle(self, job: JobLog, until_ns: int, event: object) -> None:
+        since_ns = max(job.idle_since_ns, self._quiet[0])
+        waited_ns = min(until_ns, self._quiet[1]) - since_ns
+        job.idle_since_ns = 0
+        self._verdict.checked["L3"] += 1
+        if waited_ns > LOOKOUT_NS:
+            self._verdict.violate(
+                "L3",
+                f"starts of {job.shown} waited for {waited_ns / 1e9:.3f} s, and nothing was in "
+                f"their way",
+                [f"nothing of it was in flight from {since_ns / 1e9:.3f} s on", event],
+            )
 
     def _take_definition(self, changed: Changed, commit: MeshCommit) -> None:
         record: pb.JobRecord | None = changed.after
         if record is None:
             return
         namespace, name = keys.parse_job_key(changed.key)
-        job = self.jobs.setdefault(record.uid, _Job(record.uid))
+        job = self.jobs.setdefault(record.uid, JobLog(record.uid))
         if record.version in job.versions:
             return
         job.namespace, job.name = namespace, name
@@ -189,9 +127,9 @@ class SchedulingRules:
             job.adopted = True
             self._verdict.unknown(_ADOPTED)
             if changed.before.uid == record.uid and changed.before.version != record.version:
-                self._learn(job, changed.before)
+                job.learn(changed.before, self._schedules)
             if changed.before.version == record.version:
-                self._learn(job, record)
+                job.learn(record, self._schedules)
                 return
         cursor = 0 if job.state is None else job.state.cursor_ns
         self._verdict.checked["S7"] += 1
@@ -203,26 +141,12 @@ class SchedulingRules:
                 f"not from the later of mesh time and cursor ({instant(cursor)})",
                 [commit],
             )
-        self._learn(job, record)
-
-    def _learn(self, job: _Job, record: pb.JobRecord) -> None:
-        effective = record.effective_time_ns
-        identity = JobIdentity(
-            namespace=job.namespace, name=job.name, uid=record.uid, since=effective
-        )
-        job.versions[record.version] = decode_definition(
-            record.spec, record.version, identity, self._schedules
-        )
-        if job.adopted and not job.rules:
-            job.known_from_ns = effective
-        job.rules = [rule for rule in job.rules if rule.after < effective]
-        job.rules.append(Rule(effective, record.version))
-        job.timeline = Timeline(_core_job(job), tuple(job.rules))
+        job.learn(record, self._schedules)
 
     def _take_job(
-        self, uid: str, changed: Changed | None, decided: _Decided, commit: MeshCommit
+        self, uid: str, changed: Changed | None, decided: Decided, commit: MeshCommit
     ) -> None:
-        job = self.jobs.setdefault(uid, _Job(uid))
+        job = self.jobs.setdefault(uid, JobLog(uid))
         before, state = job.state, None if changed is None else changed.after
         if before is None and changed is not None and changed.before is not None:
             before = changed.before
@@ -246,7 +170,7 @@ class SchedulingRules:
         job.live.update(decided.handles)
         self._check_buffer(job, decided, commit)
 
-    def _take_without_state(self, job: _Job, decided: _Decided, commit: MeshCommit) -> None:
+    def _take_without_state(self, job: JobLog, decided: Decided, commit: MeshCommit) -> None:
         """Only the leader who works off a deleted job's buffer writes without its state."""
         if job.state is not None and (decided.runs or decided.buffered or decided.decisions):
             self._verdict.violate(
@@ -262,7 +186,7 @@ class SchedulingRules:
                 )
 
     def _walk(
-        self, job: _Job, cursor: int, until: int, decided: _Decided, commit: MeshCommit
+        self, job: JobLog, cursor: int, until: int, decided: Decided, commit: MeshCommit
     ) -> None:
         """Holds each nominal time in (cursor, until] to exactly one thing that became of it."""
         verdict = self._verdict
@@ -311,7 +235,7 @@ class SchedulingRules:
             self._not_asked(job, item, commit)
 
     def _check_ranges(
-        self, job: _Job, items: list[_Item], cursor: int, until: int, commit: MeshCommit
+        self, job: JobLog, items: list[_Item], cursor: int, until: int, commit: MeshCommit
     ) -> None:
         """A range lies within what the commit decides, and what it says is said once."""
         said = cursor
@@ -325,13 +249,13 @@ class SchedulingRules:
                 )
             said = max(said, item.last)
 
-    def _written(self, job: _Job) -> str:
+    def _written(self, job: JobLog) -> str:
         rules = ", ".join(
             f"version {it.version} after {instant(it.after)}" for it in job.rules[-3:]
         )
         return f"rules of {job.shown}: {rules}"
 
-    def _items(self, decided: _Decided) -> list[_Item]:
+    def _items(self, decided: Decided) -> list[_Item]:
         """Gives what the commit says of nominal times that nothing had been said of before."""
         starts: list[Start] = [*decided.runs, *decided.buffered]
         items = [
@@ -349,7 +273,7 @@ class SchedulingRules:
         ]
         return items
 
-    def _not_asked(self, job: _Job, item: _Item, commit: MeshCommit) -> None:
+    def _not_asked(self, job: JobLog, item: _Item, commit: MeshCommit) -> None:
         first = job.fired.get(item.first)
         rule = "S8" if item.what == "range" or first is not None else "S7"
         before = None if first is None else f"revision {first} made a run of that time before"
@@ -361,10 +285,10 @@ class SchedulingRules:
 
     def _check_run(
         self,
-        job: _Job,
+        job: JobLog,
         run: pb.RunRecord,
         before: pb.StateRecord | None,
-        decided: _Decided,
+        decided: Decided,
         commit: MeshCommit,
     ) -> None:
         verdict, nominal = self._verdict, run.nominal_ns
@@ -421,7 +345,7 @@ class SchedulingRules:
                 [self._written(job), commit],
             )
 
-    def _check_gate(self, job: _Job, decided: _Decided, commit: MeshCommit) -> None:
+    def _check_gate(self, job: JobLog, decided: Decided, commit: MeshCommit) -> None:
         """No start passes a live run of its job unless its overlap policy lets it."""
         verdict, live = self._verdict, len(job.live)
         for run in decided.runs:
@@ -438,10 +362,13 @@ class SchedulingRules:
                     "S14",
                     f"{run.run_id} of {job.shown} was started as number {live} of its job's live "
                     f"runs; its policy {definition.overlap} allows {most}",
-                    [f"live: {', '.join(sorted(map(_run_id, job.live))[:4])}", commit],
+                    [
+                        f"live: {', '.join(sorted(map(_run_id, job.live))[:4])}",
+                        commit,
+                    ],
                 )
 
-    def _check_buffer(self, job: _Job, decided: _Decided, commit: MeshCommit) -> None:
+    def _check_buffer(self, job: JobLog, decided: Decided, commit: MeshCommit) -> None:
         """A start leaves the buffer in the commit that decides it, and only then."""
         verdict = self._verdict
         ways = [run.run_id for run in decided.runs]
@@ -463,7 +390,7 @@ class SchedulingRules:
             if run.run_id in job.buffered:
                 verdict.violate("S8", f"{run.run_id} runs, and still waits", [commit])
 
-    def _check_room(self, job: _Job, start: pb.BufferedRecord, commit: MeshCommit) -> None:
+    def _check_room(self, job: JobLog, start: pb.BufferedRecord, commit: MeshCommit) -> None:
         definition = job.versions.get(start.version)
         if definition is None:
             return
@@ -480,13 +407,3 @@ class SchedulingRules:
 
 def _run_id(handle: bytes) -> str:
     return keys.parse_handle_key(handle).run_id
-
-
-def _core_job(job: _Job) -> Job:
-    return Job(
-        namespace=job.namespace,
-        name=job.name,
-        uid=job.uid,
-        created_at=job.created_ns,
-        definitions=tuple(job.versions[number] for number in sorted(job.versions)),
-    )

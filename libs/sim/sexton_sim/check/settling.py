@@ -175,6 +175,10 @@ class SettlingRules:
         """Says from now on what it finds."""
         self._verdict = verdict
 
+    def has_ended(self, run: RunKey) -> bool:
+        """Tells whether the log has a run's end."""
+        return hash(run) in self._over
+
     def finish(self) -> None:
         """Looks at what is left: whatever was accepted must have ended (L3)."""
         for run in self.live.values():

@@ -21,7 +21,7 @@ class Violation:
     """One broken promise."""
 
     rule: str
-    """As PROOF names it: S1 to S23, L1 to L9."""
+    """As PROOF names it: S1 to S25, L1 to L9."""
     message: str
     events: tuple[str, ...] = ()
     """The few lines of the history that prove it."""
