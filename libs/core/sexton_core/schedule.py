@@ -36,17 +36,19 @@ class ScheduleWarning(NamedTuple):
     message: str
 
 
-def first_or_refuse(schedule: Schedule, t: Instant, *, field: str, value: object) -> Instant:
+def first_or_refuse(
+    schedule: Schedule, t: Instant, *, field: str, value: str | None = None
+) -> Instant:
     """Returns the first nominal time after `t`; what never fires has no place in a job.
 
     Raises:
-        NeverFiresError: naming the field and its value.
+        NeverFiresError: naming the field and its value, where none is given in words.
     """
     due = schedule.next_after(t)
     if due is None:
-        raise NeverFiresError(
-            field, value, f"a time that comes: this never fires after {format_instant(t)}"
-        )
+        shown = schedule.explain() if value is None else value
+        expected = f"a time that comes: this never fires after {format_instant(t)}"
+        raise NeverFiresError(field, shown, expected)
     return due
 
 

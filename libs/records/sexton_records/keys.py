@@ -55,9 +55,13 @@ class TimerKey(NamedTuple):
     uid: str
 
 
-@lru_cache(_SHARDS_REMEMBERED)
 def shard_of(name: str, shards: int) -> int:
     """Returns the shard of a job's uid or a queue's name; the same on every machine, for ever."""
+    return _shard_of(name, shards) if shards > 1 else 0
+
+
+@lru_cache(_SHARDS_REMEMBERED)
+def _shard_of(name: str, shards: int) -> int:
     assert 1 <= shards <= MAX_SHARDS, "the cluster record bounds the number of shards"
     digest = blake2b(name.encode(), digest_size=8, person=b"sexton-shard")
     return int.from_bytes(digest.digest()) % shards

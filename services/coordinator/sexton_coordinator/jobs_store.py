@@ -17,13 +17,14 @@ from google.protobuf.message import DecodeError
 from sexton.errors import IllegalState, ResourceExhausted
 from sexton.internal.v1 import records_pb2 as pb
 from sexton.v1 import job_pb2
+from sexton_coordinator.templates import Template, Templates
 from sexton_coordinator.writes import JobName
 from sexton_core.errors import CoreError
 from sexton_core.instants import Instant
 from sexton_core.policy import Buffered, Definition, Job, JobState
-from sexton_core.schedules import JobIdentity, ScheduleCache
+from sexton_core.schedules import JobIdentity
 from sexton_records import keys
-from sexton_records.spec import decode_definition, run_template
+from sexton_records.spec import run_template
 from sexton_records.state import decode_buffered, decode_state
 from sexton_runtime.kv.engine import Engine
 from sexton_runtime.kv.types import KeyValue, prefix_end
@@ -99,7 +100,7 @@ class JobReader:
     """Reads jobs, sharing their schedules and remembering decoded versions."""
 
     def __init__(self, store: Engine, coordinator_shards: int) -> None:
-        self.schedules: Final = ScheduleCache()
+        self._templates: Final = Templates()
         self._store = store
         self._shards = coordinator_shards
         self._versions: OrderedDict[tuple[str, int], Version] = OrderedDict()
@@ -270,13 +271,6 @@ class JobReader:
         self._remember(key, version)
         return version
 
-    def remember_first(self, uid: str, version: Version) -> None:
-        """Takes the first version of a job that is about to be created, and is read next.
-
-        Only the first: its uid was drawn for it, so that no other definition can have its place.
-        """
-        self._remember((uid, 1), version)
-
     def _remember(self, key: tuple[str, int], version: Version) -> None:
         self._versions[key] = version
         self._version_bytes += version.size
@@ -291,8 +285,20 @@ class JobReader:
             FieldError: a field has a value that can't be used.
 
         """
+        template = self.template(name, spec, number, since)
+        return Version(template.spec, template.definition)
+
+    def template(
+        self, name: JobName, spec: job_pb2.JobSpec, number: int, since: Instant
+    ) -> Template:
+        """Returns what `decode` makes a version of, which equal definitions of jobs share.
+
+        Raises:
+            FieldError: a field has a value that can't be used.
+
+        """
         identity = JobIdentity(namespace=name.namespace, name=name.job, uid=name.uid, since=since)
-        return Version(spec, decode_definition(spec, number, identity, self.schedules))
+        return self._templates.decode(spec, number, identity)
 
 
 class _Draft:

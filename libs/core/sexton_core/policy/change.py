@@ -51,7 +51,7 @@ def create(job: Job, now: Instant) -> Change:
     schedule = job.current.schedule
     armed = None
     if schedule is not None:
-        armed = first_or_refuse(schedule, now, field="schedule", value=schedule.explain())
+        armed = first_or_refuse(schedule, now, field="schedule")
     return _change(job, JobState(cursor=now, armed=armed, rules=rules), now)
 
 

@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 from sexton.errors import InvalidArgument, TooLarge
 from sexton.internal.v1 import records_pb2 as records
 from sexton.v1 import scheduler_pb2 as api
-from sexton.v1.job_pb2 import JobSpec
 from sexton_coordinator.api import checks
 from sexton_coordinator.api.changes import Done, Plan
 from sexton_coordinator.api.checks import Name
@@ -36,7 +35,6 @@ from sexton_coordinator.jobs_store import (
     JobRef,
     LoadedJob,
     UnreadableJob,
-    Version,
     get_all,
 )
 from sexton_coordinator.mesh import Mesh
@@ -167,7 +165,6 @@ class Applier:
         refusals = Refusals("job", len(request.jobs))
         entries: list[_Entry] = []
         seen: set[Name] = set()
-        written_out: dict[bytes, JobSpec] = {}
         mesh = self._mesh
         for index, job in enumerate(request.jobs):
             if index % _YIELD_EVERY == 0:
@@ -178,9 +175,7 @@ class Applier:
                     raise InvalidArgument("name", job.name, "each name once")
                 seen.add(name)
                 fresh = new_name(mesh.jobs, name, mesh.randomness)
-                checked = check_spec(
-                    mesh.jobs, fresh, job.spec, 1, mesh.now(), written_out=written_out
-                )
+                checked = check_spec(mesh.jobs, fresh, job.spec, 1, mesh.now())
                 entries.append(_Entry(name=name, checked=checked, fresh=fresh))
         refusals.refuse()
         now = mesh.now()
@@ -265,15 +260,11 @@ class Applier:
         if name is None or any(schedule.max_runs for schedule in checked.spec.schedules):
             # Drawn anew after a commit that may yet arrive; and runs are counted from now on.
             name = new_name(mesh.jobs, entry.name, mesh.randomness)
-            with checks.refusing(SPEC):
-                version = mesh.jobs.decode(name, checked.spec, 1, now)
-            checked = Checked(version.spec, version.definition)
+            checked = check_spec(mesh.jobs, name, checked.spec, 1, now)
         entry.fresh = None
         with checks.refusing(SPEC):
             record, change = first_record(name, checked, now)
         record.source = work.request.source
-        if work.comparer is None:
-            mesh.jobs.remember_first(name.uid, Version(checked.spec, checked.definition))
         entry.txn = create_txn(name, record, change)
         message = full_message(name, record, change.state, checked.definition, revision=0, now=now)
         entry.applied = api.AppliedJob(job=message, change=_CREATED)

@@ -11,12 +11,12 @@ from sexton.errors import InvalidArgument
 from sexton.v1 import job_pb2 as pb
 from sexton_coordinator.api.checks import Name, refusing
 from sexton_coordinator.jobs_store import JobReader
+from sexton_coordinator.templates import Template
 from sexton_coordinator.writes import JobName
 from sexton_core.ids import UID_ENTROPY_BYTES, make_uid
 from sexton_core.instants import Instant
 from sexton_core.policy import Definition
 from sexton_core.schedule import first_or_refuse
-from sexton_records.spec import canonical
 from sexton_runtime.randomness import Randomness
 
 SPEC: Final = "spec."
@@ -29,21 +29,17 @@ _WELL_KNOWN: Final = "google.protobuf."
 class Checked(NamedTuple):
     """A definition that can be used.
 
-    spec: with every default written out.
+    spec: with every default written out; not to be changed, for other jobs may share it.
+    template: what it was made of.
     """
 
     spec: pb.JobSpec
     definition: Definition
+    template: Template
 
 
 def check_spec(
-    reader: JobReader,
-    name: JobName,
-    spec: pb.JobSpec,
-    version: int,
-    since: Instant,
-    *,
-    written_out: dict[bytes, pb.JobSpec] | None = None,
+    reader: JobReader, name: JobName, spec: pb.JobSpec, version: int, since: Instant
 ) -> Checked:
     """Checks a definition that comes into force at `since`.
 
@@ -53,25 +49,18 @@ def check_spec(
         spec: as it was given.
         version: its number.
         since: from when its schedules count.
-        written_out: what equal definitions became, by what was given; is added to. Jobs that share
-            one then share the message, which no caller changes.
 
     Raises:
         InvalidArgument: a field has a value that can't be used.
 
     """
     with refusing(SPEC):
-        definition = reader.decode(name, spec, version, since).definition
-        given = spec.SerializeToString(deterministic=True)
-        whole = None if written_out is None else written_out.get(given)
-        if whole is None:
-            whole = canonical(spec, definition)
+        template = reader.template(name, spec, version, since)
+        whole = template.whole()
     size = whole.ByteSize()
     if size > MAX_SPEC_BYTES:
         raise InvalidArgument("spec", f"{size:,} bytes", f"at most {MAX_SPEC_BYTES:,} bytes")
-    if written_out is not None:
-        written_out[given] = whole
-    return Checked(whole, definition)
+    return Checked(whole, template.definition, template)
 
 
 def require_a_time(definition: Definition, now: Instant) -> None:
@@ -83,9 +72,7 @@ def require_a_time(definition: Definition, now: Instant) -> None:
     """
     if definition.schedule is not None:
         with refusing(SPEC):
-            first_or_refuse(
-                definition.schedule, now, field="schedules", value=definition.schedule.explain()
-            )
+            first_or_refuse(definition.schedule, now, field="schedules")
 
 
 def new_name(reader: JobReader, name: Name, randomness: Randomness) -> JobName:
