@@ -14,6 +14,7 @@ from sexton_console.mesh.takeovers import LeaderWatch
 from sexton_console.otlp.receiver import Receiver
 from sexton_console.traces.store import Bounds, TraceStore
 from sexton_console.web.desk import Desk
+from sexton_console.web.errands import Errands
 from sexton_console.web.guard import allowed_hosts
 from sexton_console.web.server import WebServer
 from sexton_console.web.sessions import Sessions
@@ -65,6 +66,7 @@ class Console:
         )
         self.follower = Follower(self.api, clock)
         watch = LeaderWatch(self.api, clock)
+        errands = Errands(clock)
         self.web = WebServer(config.listen, secured=bool(secret), insecure=config.insecure)
         self.web.build = self._site
         self._config = config
@@ -74,6 +76,7 @@ class Console:
             watch=watch,
             traces=self.traces,
             receiver=self.receiver,
+            errands=errands,
             sessions=Sessions(client_secret, reader_secret, read_only=config.read_only),
             clock=clock,
         )
@@ -85,6 +88,7 @@ class Console:
                 _Connection(self.api),
                 self.follower,
                 watch,
+                errands,
                 self.web,
             ),
         )

@@ -19,6 +19,7 @@ from sexton_console.otlp.receiver import Received
 from sexton_console.traces.model import LogLine, Span
 from sexton_console.traces.store import Counters, Usage
 from sexton_console.web.desk import Desk
+from sexton_console.web.errands import Errands
 from sexton_console.web.guard import allowed_hosts
 from sexton_console.web.sessions import Sessions
 from sexton_console.web.site import build_site
@@ -74,7 +75,8 @@ class Site:
         receiver: Any = NoReceiver()
         self.desk = Desk(
             api=self.api, follower=self.follower, watch=LeaderWatch(self.api, clock),
-            traces=untyped, receiver=receiver, sessions=self.sessions, clock=clock,
+            traces=untyped, receiver=receiver, errands=Errands(clock), sessions=self.sessions,
+            clock=clock,
         )  # fmt: skip
         self.app: Starlette = build_site(self.desk, hosts=allowed_hosts("127.0.0.1", 7480, ()))
 

@@ -103,8 +103,18 @@ def test_jobs_are_sorted_by_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -
         assert [await order(sort) for sort in ("name", "last", "late", "took")] == [
             "abc", "bca", "acb", "bca",
         ]  # fmt: skip
-        monkeypatch.setattr(jobs, "LOOKED_AT", 2)
-        site.desk.memo.clear()
+        failed = Seen("default/c", "t2", "failed", 20, 20, 21)
+        site.follower.numbers.add(failed)
+        page = (await site.get("/jobs?state=failing")).text
+        assert "1 of 1 jobs of which this console has seen a run end" in Text(page).text
+        monkeypatch.setattr(jobs, "PAGE", 2)
+        site.desk.forget()
+        page = (await site.get("/jobs?sort=last")).text
+        following = re.search(r'href="(/jobs\?sort=last[^"]*page=2)"', page.replace("&amp;", "&"))
+        assert following is not None
+        assert re.findall(r'href="/jobs/default/(\w)" data-open', page) == ["c", "b"]
+        rest = (await site.get(following[1])).text
+        assert re.findall(r'href="/jobs/default/(\w)" data-open', rest) == ["a"]
 
     story(scenario)
 

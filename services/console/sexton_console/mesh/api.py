@@ -24,6 +24,7 @@ from sexton.v1 import scheduler_pb2_grpc as grpc
 
 Answer = TypeVar("Answer")
 
+REASON_UNIMPLEMENTED: Final = "This mesh's coordinators don't offer it."
 TIMEOUT_S: Final = 5.0
 """Of each call: longer, and whoever looks has gone."""
 
@@ -42,7 +43,7 @@ async def part(answer: Awaitable[Answer]) -> Part[Answer]:
     try:
         return Part(await answer)
     except errors.Unimplemented:
-        return Part(None, "This mesh's coordinators don't offer it.")
+        return Part(None, REASON_UNIMPLEMENTED)
     except errors.NotFound:
         raise
     except errors.SextonError as error:
@@ -64,11 +65,26 @@ class MeshApi:
     # Jobs -------------------------------------------------------------------------------------
 
     async def jobs(
-        self, parent: str = "", *, prefix: str = "", size: int = 100, token: str = ""
+        self,
+        *,
+        prefix: str = "",
+        words: str = "",
+        paused: bool | None = None,
+        order: api.JobOrder.ValueType = api.JOB_ORDER_NAME,
+        names: Sequence[str] = (),
+        size: int = 100,
+        token: str = "",
     ) -> api.ListJobsResponse:
-        """Lists a page of jobs in order of name, without their tasks."""
+        """Lists a page of the jobs that fit, without their tasks."""
         request = api.ListJobsRequest(
-            parent=parent, prefix=prefix, page_size=size, page_token=token, view=api.VIEW_BASIC
+            prefix=prefix,
+            words=words,
+            paused=paused,
+            order=order,
+            names=names,
+            page_size=size,
+            page_token=token,
+            view=api.VIEW_BASIC,
         )
         answer: api.ListJobsResponse = await self._call(grpc.JobServiceStub, "ListJobs", request)
         return answer

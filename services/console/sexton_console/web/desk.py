@@ -12,6 +12,7 @@ from sexton_console.mesh.follower import Follower
 from sexton_console.mesh.takeovers import LeaderWatch
 from sexton_console.otlp.receiver import Receiver
 from sexton_console.traces.store import TraceStore
+from sexton_console.web.errands import Errands
 from sexton_console.web.sessions import Sessions
 from sexton_runtime.clock import Clock
 
@@ -25,6 +26,7 @@ class Desk:
     watch: LeaderWatch
     traces: TraceStore
     receiver: Receiver
+    errands: Errands
     sessions: Sessions
     clock: Clock
     hint: str = ""
@@ -36,6 +38,11 @@ class Desk:
     def now_s(self) -> float:
         """Gives the wall clock's seconds."""
         return self.clock.wall_ns() / 1e9
+
+    def forget(self) -> None:
+        """Has everything read anew: something was changed."""
+        self.memo.clear()
+        self.errands.forget()
 
 
 def desk_of(request: Request) -> Desk:

@@ -62,7 +62,7 @@ def endpoint(find: Callable[[Request], Awaitable[Action]]) -> Callable[[Request]
         if session.nonce and not desk.sessions.form_is_ours(session, form.get("token", "")):
             return PlainTextResponse("The form is not one of this login; load it again.\n", 403)
         said, where = await action.do(desk, form)
-        desk.memo.clear()
+        desk.forget()
         if "text/html" not in request.headers.get("accept", ""):
             return JSONResponse({"done": said, "see": where})
         return RedirectResponse(with_query(where, done=said), status_code=303)

@@ -12,9 +12,10 @@ from starlette.responses import Response
 
 from sexton.v1 import job_pb2, run_pb2
 from sexton.v1 import scheduler_pb2 as api
-from sexton_console.mesh.api import MeshApi, Part, part
+from sexton_console.mesh.api import MeshApi, part
 from sexton_console.web import query
 from sexton_console.web.desk import Desk, desk_of
+from sexton_console.web.errands import Found
 from sexton_console.web.render import render
 from sexton_console.web.shared import shared
 from sexton_console.web.urls import with_query
@@ -28,6 +29,9 @@ SPAN: Final = timedelta(hours=24)
 BINS: Final = 288
 """Of the whole axis: ten minutes each."""
 _BIN_S: Final = int(2 * SPAN.total_seconds()) // BINS
+_MINUTE_S: Final = 60
+_FULLEST: Final = 5
+"""Minutes that are named below the axis."""
 _LABEL: Final = 8
 """Parts of the axis that a label takes."""
 _MOST: Final = 1_000
@@ -86,12 +90,14 @@ class Read(NamedTuple):
 
 
 class Pile(NamedTuple):
-    """How much is due in one part of the axis."""
+    """The fullest minute of one part of the axis."""
 
     place: int
+    start_s: int
     times: int
     height: float
-    jobs: str
+    jobs: tuple[str, ...]
+    """`NAMESPACE/JOB` of those with most of it."""
 
 
 async def show(request: Request) -> Response:
@@ -106,11 +112,9 @@ async def show(request: Request) -> Response:
     turns = asyncio.Semaphore(_AT_ONCE)
     lanes, load = await asyncio.gather(
         asyncio.gather(*(_lane(desk, job, axis, turns) for job in answer.jobs)),
-        part(
-            shared(desk, f"load {start}", 60.0,
-                   lambda: desk.api.forecast(max(start, now), max(end, now + SPAN), _BIN_S))
-        ),
-    )  # fmt: skip
+        _load(desk, axis),
+    )
+    piles = _piles(load.value, start)
     at = request.query_params.get("at", "")
     return render(
         request,
@@ -121,7 +125,8 @@ async def show(request: Request) -> Response:
         prefix=prefix,
         at=at,
         lanes=lanes,
-        piles=_piles(load, start),
+        piles=piles,
+        fullest=sorted(piles, key=lambda pile: (-pile.times, pile.start_s))[:_FULLEST],
         load=load,
         hours=_hours(start),
         start=start,
@@ -135,6 +140,15 @@ async def show(request: Request) -> Response:
         if answer.next_page_token
         else "",
     )
+
+
+async def _load(desk: Desk, axis: Axis) -> Found[api.ForecastLoadResponse]:
+    """Counts what is due by minute, of all jobs: where there are many it takes its time."""
+    first = max(axis.start, axis.now).timestamp() // _BIN_S * _BIN_S
+    last = max(axis.end, axis.now + SPAN).timestamp() // _BIN_S * _BIN_S + _BIN_S
+    begin, end = (datetime.fromtimestamp(moment, UTC) for moment in (first, last))
+    key = f"load {first:.0f} {last:.0f}"
+    return await desk.errands.once(key, 60.0, lambda: desk.api.forecast(begin, end, _MINUTE_S))
 
 
 async def _lane(desk: Desk, job: job_pb2.Job, axis: Axis, turns: asyncio.Semaphore) -> Lane:
@@ -217,20 +231,24 @@ def _marks(found: Sequence[tuple[datetime, str]], start: datetime) -> tuple[Mark
     )
 
 
-def _piles(load: Part[api.ForecastLoadResponse], start: datetime) -> tuple[Pile, ...]:
-    if load.value is None:
-        return ()
-    found: dict[int, tuple[int, str]] = {}
-    for interval in load.value.intervals:
-        since = (interval.start_time.ToDatetime(UTC) - start).total_seconds()
-        place = int(since) // _BIN_S
-        if 0 <= place < BINS:
-            jobs = ", ".join("/".join(job_parts(name)) for name in interval.jobs)
-            found[place] = (found.get(place, (0, ""))[0] + interval.count, jobs)
-    highest = max((count for count, _ in found.values()), default=1)
+def _piles(load: api.ForecastLoadResponse | None, start: datetime) -> tuple[Pile, ...]:
+    """Gives the fullest minute of each part of the axis in which something is due."""
+    fullest: dict[int, api.LoadInterval] = {}
+    for minute in load.intervals if load is not None else ():
+        place = int((minute.start_time.ToDatetime(UTC) - start).total_seconds()) // _BIN_S
+        known = fullest.get(place)
+        if 0 <= place < BINS and (known is None or minute.count > known.count):
+            fullest[place] = minute
+    highest = max((minute.count for minute in fullest.values()), default=1)
     return tuple(
-        Pile(place, count, 100 * count / highest, jobs)
-        for place, (count, jobs) in sorted(found.items())
+        Pile(
+            place,
+            minute.start_time.seconds,
+            minute.count,
+            100 * minute.count / highest,
+            tuple("/".join(job_parts(name)) for name in minute.jobs),
+        )
+        for place, minute in sorted(fullest.items())
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from sexton.v1 import dead_letter_pb2
-from sexton_console.mesh.api import MeshApi, part
+from sexton_console.mesh.api import MeshApi
 from sexton_console.web import query
 from sexton_console.web.desk import desk_of
 from sexton_console.web.pages.job import RunRow, run_row
@@ -18,7 +18,10 @@ from sexton_console.web.render import render
 from sexton_console.words import job_name
 
 LOOKED_AT: Final = 2_000
+SHOWN: Final = 100
+"""Groups; whoever has more of them looks at one job."""
 _PAGE: Final = 500
+_KEPT_S: Final = 2.0
 _RUNS: Final = 5
 
 
@@ -40,8 +43,9 @@ async def show(request: Request) -> Response:
     """Shows the groups."""
     desk = desk_of(request)
     job = query.text(request, "job")
-    found = await part(_read(desk.api, job))
-    groups, complete = found.value or ([], True)
+    found = await desk.errands.answer(f"dead {job}", _KEPT_S, lambda: _read(desk.api, job))
+    letters, complete = found.value or ([], True)
+    groups = _grouped(letters)
     return render(
         request,
         "dead.html",
@@ -50,9 +54,11 @@ async def show(request: Request) -> Response:
         live=True,
         job=job,
         absent=found.absent,
-        groups=groups,
+        read=found.complete,
+        groups=groups[:SHOWN],
+        left_out=len(groups) - SHOWN,
         complete=complete,
-        total=sum(group.count for group in groups),
+        total=len(letters),
     )
 
 
@@ -63,16 +69,19 @@ def filter_of(job: str, fingerprint: str = "") -> dead_letter_pb2.DeadLetterFilt
     return dead_letter_pb2.DeadLetterFilter(parent=parent, fingerprint=fingerprint)
 
 
-async def _read(api: MeshApi, job: str) -> tuple[list[Group], bool]:
+async def _read(
+    api: MeshApi, job: str
+) -> AsyncIterator[tuple[list[dead_letter_pb2.DeadLetter], bool]]:
+    """Reads the newest letters; tells whether these are all."""
     letters: list[dead_letter_pb2.DeadLetter] = []
     token = ""
     while len(letters) < LOOKED_AT:
         answer = await api.dead_letters(filter_of(job), size=_PAGE, token=token)
         letters += answer.dead_letters
         token = answer.next_page_token
+        yield letters, not token
         if not token:
             break
-    return _grouped(letters), not token
 
 
 def _grouped(letters: Iterable[dead_letter_pb2.DeadLetter]) -> list[Group]:
