@@ -20,57 +20,26 @@ the effect: it says that the effect has happened, and which attempt was the newe
 (1,)
 >>> shop.close()
 
-Works on connections of the DB-API to PostgreSQL (psycopg, psycopg2, pg8000) and SQLite.
+Works on connections of the DB-API to PostgreSQL (psycopg, psycopg2, pg8000) and SQLite. For
+asynchronous connections there is `sexton.async_effects`.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final, Protocol, TypeVar, cast
 
+from sexton import _effect_statements as sql
 from sexton.context import Context
-from sexton.errors import Fenced, InvalidArgument
 
 Result = TypeVar("Result")
 
-TABLE: Final = """
-CREATE TABLE IF NOT EXISTS sexton_effects (
-    run text NOT NULL,
-    name text NOT NULL,
-    token bigint NOT NULL,
-    result text,
-    recorded_at timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP,
-    PRIMARY KEY (run, name)
-)
-"""
+TABLE: Final = sql.TABLE
 """The table, for a migration. `run` is the idempotency key. The row with the empty name holds the
 newest attempt's token, the others one effect each."""
-
-_RAISE: Final = """
-INSERT INTO sexton_effects (run, name, token) VALUES (:run, '', :token)
-ON CONFLICT (run, name) DO UPDATE SET token = excluded.token
-WHERE sexton_effects.token < excluded.token
-"""
-_NEWEST_NOW: Final = "SELECT token FROM sexton_effects WHERE run = :run AND name = ''"
-_RECORD: Final = """
-INSERT INTO sexton_effects (run, name, token) VALUES (:run, :name, :token)
-ON CONFLICT (run, name) DO NOTHING
-"""
-_KEEP: Final = "UPDATE sexton_effects SET result = :result WHERE run = :run AND name = :name"
-_RESULT: Final = "SELECT result FROM sexton_effects WHERE run = :run AND name = :name"
-_FORGET_SQLITE: Final = """
-DELETE FROM sexton_effects WHERE recorded_at < datetime('now', '-' || :age || ' seconds')
-"""
-_FORGET_POSTGRESQL: Final = """
-DELETE FROM sexton_effects WHERE recorded_at < CURRENT_TIMESTAMP - :age * interval '1 second'
-"""
-_PLACE: Final = re.compile(r":([a-z]+)")
-_MAX_NAME: Final = 200
 
 
 class Cursor(Protocol):
@@ -127,16 +96,19 @@ def once(
 
     Raises:
         Fenced: a newer attempt of this run has been here: nothing may be written any more.
-        InvalidArgument: the name, or what `effect` returned, can't be kept.
+        InvalidArgument: the name, or what `effect` returned, can't be kept; nothing of the
+            connection's can be committed.
     """
     if isinstance(connection, sqlite3.Connection) and not connection.in_transaction:
         connection.execute("BEGIN IMMEDIATE")
+    if sql.driver_of(connection).module == "psycopg2" and cast("Any", connection).autocommit:
+        raise sql.not_open()  # its commit() does nothing then, even where one was begun by hand
     try:
         if record(connection, context, name=name):
             result = effect()
-            _run(connection, _KEEP, run=_key(context), name=name, result=_json(result))
+            _run(connection, sql.KEEP, run=_key(context), name=name, result=sql.to_json(result))
         else:
-            (kept,) = _ask(connection, _RESULT, run=_key(context), name=name)
+            (kept,) = _ask(connection, sql.RESULT, run=_key(context), name=name)
             result = cast("Result", None if kept is None else json.loads(kept))
         connection.commit()
     except BaseException:
@@ -156,10 +128,9 @@ def record(connection: Connection, context: Context, *, name: str = "effect") ->
         Fenced: a newer attempt of this run has been here: roll back.
         InvalidArgument: the name can't be kept, or no transaction is open.
     """
-    if not 1 <= len(name) <= _MAX_NAME:
-        raise InvalidArgument("name", name, f"1 to {_MAX_NAME} characters")
+    sql.check_name(name)
     fence(connection, context)
-    return _run(connection, _RECORD, run=_key(context), name=name, token=context.token) == 1
+    return _run(connection, sql.RECORD, run=_key(context), name=name, token=context.token) == 1
 
 
 def fence(connection: Connection, context: Context) -> None:
@@ -172,13 +143,9 @@ def fence(connection: Connection, context: Context) -> None:
         InvalidArgument: no transaction is open.
     """
     _check_open(connection)
-    _run(connection, _RAISE, run=_key(context), token=context.token)
-    (newest,) = _ask(connection, _NEWEST_NOW, run=_key(context))
-    if newest > context.token:
-        raise Fenced(
-            f"attempt {context.attempt} of {_key(context)} has been replaced: its token is "
-            f"{context.token}, one with {newest} has been here"
-        )
+    _run(connection, sql.RAISE, run=_key(context), token=context.token)
+    (newest,) = _ask(connection, sql.NEWEST_NOW, run=_key(context))
+    sql.check_newest(newest, context)
 
 
 def create_table(connection: Connection) -> None:
@@ -193,7 +160,8 @@ def forget(connection: Connection, older_than: timedelta) -> int:
     An effect that is forgotten can happen again: keep more than the longest time in which a run is
     delivered, retried or requeued.
     """
-    statement = _FORGET_SQLITE if _paramstyle(connection)[0] == "sqlite3" else _FORGET_POSTGRESQL
+    sqlite = sql.driver_of(connection).module == "sqlite3"
+    statement = sql.FORGET_SQLITE if sqlite else sql.FORGET_POSTGRESQL
     gone = _run(connection, statement, age=round(older_than.total_seconds()))
     connection.commit()
     return gone
@@ -203,13 +171,6 @@ def _key(context: Context) -> str:
     return context.idempotency_key
 
 
-def _json(result: object) -> str | None:
-    try:
-        return None if result is None else json.dumps(result, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidArgument("effect", result, f"something to return as JSON ({error})") from None
-
-
 def _check_open(connection: Connection) -> None:
     """Refuses a connection that would commit each statement by itself."""
     if isinstance(connection, sqlite3.Connection):
@@ -217,20 +178,15 @@ def _check_open(connection: Connection) -> None:
             getattr(connection, "autocommit", False) is True
         )
         if commits_alone and not connection.in_transaction:
-            raise _not_open()
+            raise sql.not_open()
         return
     try:
-        # PostgreSQL allows it in transactions only; drivers that begin them by themselves do here.
-        _execute(connection, "SAVEPOINT sexton_effects", {})
-        _execute(connection, "RELEASE SAVEPOINT sexton_effects", {})
+        for statement in sql.SAVEPOINT:
+            _execute(connection, statement, {})
     except Exception as error:
-        if "SAVEPOINT can only be used in transaction blocks" in str(error):
-            raise _not_open() from error
+        if sql.NO_TRANSACTION in str(error):
+            raise sql.not_open() from error
         raise
-
-
-def _not_open() -> InvalidArgument:
-    return InvalidArgument("connection", "in autocommit mode", "one in an open transaction")
 
 
 def _run(connection: Connection, statement: str, **values: object) -> int:
@@ -244,38 +200,10 @@ def _ask(connection: Connection, statement: str, **values: object) -> Any:
 def _execute(
     connection: Connection, statement: str, values: dict[str, object], *, fetches: bool = False
 ) -> tuple[Any, int]:
-    written, parameters = _written(statement, values, _paramstyle(connection)[1])
+    written, parameters = sql.written(statement, values, sql.driver_of(connection).style)
     cursor: Cursor = connection.cursor()
     try:
         cursor.execute(written, parameters)
         return (cursor.fetchone() if fetches else None), cursor.rowcount
     finally:
         cursor.close()
-
-
-def _written(
-    statement: str, values: dict[str, object], style: str
-) -> tuple[str, Sequence[object] | dict[str, object]]:
-    """Writes a statement with its values as a driver takes them."""
-    if style in ("named", "pyformat"):
-        place = ":{}" if style == "named" else "%({})s"
-        return _PLACE.sub(lambda match: place.format(match[1]), statement), values
-    names = [match[1] for match in _PLACE.finditer(statement)]
-    numbers = iter(range(1, len(names) + 1))
-    places = {"qmark": "?", "format": "%s"}
-    written = _PLACE.sub(lambda _: places.get(style) or f":{next(numbers)}", statement)
-    return written, [values[name] for name in names]
-
-
-def _paramstyle(connection: Connection) -> tuple[str, str]:
-    """Gives the driver's module, and how it wants values to be marked."""
-    for base in type(connection).__mro__:
-        name = base.__module__.partition(".")[0]
-        style = getattr(sys.modules.get(name), "paramstyle", None)
-        if isinstance(style, str):
-            return name, style
-    raise InvalidArgument(
-        "connection",
-        type(connection).__qualname__,
-        "a connection of the DB-API itself, such as psycopg.connect() or sqlite3.connect() gives",
-    )

@@ -12,30 +12,61 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import pg8000.dbapi
 import psycopg
+import psycopg2
 import pytest
 
 _UNPRIVILEGED: Final = "nobody"
 
 
 class Database(NamedTuple):
-    """How tests connect."""
+    """How tests connect. With `autocommit` a connection commits each statement by itself."""
 
     connect: Callable[..., Any]
-    autocommit: dict[str, Any]
-    """What makes a connection commit each statement by itself."""
 
 
-@contextmanager
-def sqlite(folder: Path) -> Iterator[Database]:
-    def connect(**more: Any) -> sqlite3.Connection:
+def sqlite(folder: Path) -> Database:
+    def connect(*, autocommit: bool = False) -> sqlite3.Connection:
+        more: dict[str, Any] = {"isolation_level": None} if autocommit else {}
         return sqlite3.connect(folder / "shop.db", timeout=20, check_same_thread=False, **more)
 
-    yield Database(connect, {"isolation_level": None})
+    return Database(connect)
+
+
+def of_psycopg(folder: Path) -> Database:
+    def connect(*, autocommit: bool = False) -> psycopg.Connection[Any]:
+        return psycopg.connect(address(folder), autocommit=autocommit)
+
+    return Database(connect)
+
+
+def of_psycopg2(folder: Path) -> Database:
+    def connect(*, autocommit: bool = False) -> Any:
+        connection = psycopg2.connect(address(folder))
+        connection.autocommit = autocommit
+        return connection
+
+    return Database(connect)
+
+
+def of_pg8000(folder: Path) -> Database:
+    def connect(*, autocommit: bool = False) -> Any:
+        connection = pg8000.dbapi.connect(
+            "sexton", database="postgres", unix_sock=str(folder / ".s.PGSQL.5432")
+        )
+        connection.autocommit = autocommit
+        return connection
+
+    return Database(connect)
+
+
+def address(folder: Path) -> str:
+    return f"host={folder} user=sexton dbname=postgres"
 
 
 @contextmanager
-def postgres() -> Iterator[Database]:
+def postgres() -> Iterator[Path]:
     """A server on a socket in a folder of its own, run by a user without rights."""
     programs = _programs()
     if programs is None:
@@ -58,13 +89,8 @@ def postgres() -> Iterator[Database]:
     run("initdb", "--username=sexton", "--auth=trust", "--no-sync", "--encoding=UTF8")
     options = f"-F -c listen_addresses= -c unix_socket_directories={folder}"
     run("pg_ctl", "-w", "-l", str(folder / "log"), "-o", options, "start")
-
-    def connect(**more: Any) -> psycopg.Connection[Any]:
-        address = f"host={folder} user=sexton dbname=postgres"
-        return psycopg.connect(address, **more)
-
     try:
-        yield Database(connect, {"autocommit": True})
+        yield folder
     finally:
         run("pg_ctl", "-w", "-m", "immediate", "stop")
         shutil.rmtree(folder)

@@ -2,71 +2,70 @@
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
-from datetime import UTC, datetime, timedelta
+from contextlib import closing
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from conformance.effects.databases import Database, postgres, sqlite
+from conformance.effects.attempts import FIRST, SECOND, attempt
+from conformance.effects.databases import (
+    Database,
+    of_pg8000,
+    of_psycopg,
+    of_psycopg2,
+    sqlite,
+)
 
 from sexton import Context, effects
 from sexton.errors import Fenced, InvalidArgument
 
 
 @pytest.fixture(
-    scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.system)]
+    scope="module",
+    params=[
+        sqlite,
+        *(
+            pytest.param(each, marks=pytest.mark.system)
+            for each in (of_psycopg, of_psycopg2, of_pg8000)
+        ),
+    ],
+    ids=lambda kind: kind.__name__,
 )
-def server(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[Database]:
-    with ExitStack() as stack:
-        if request.param == "sqlite":
-            yield stack.enter_context(sqlite(tmp_path_factory.mktemp("effects")))
-        else:
-            yield stack.enter_context(postgres())
+def server(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Database:
+    if request.param is sqlite:
+        return sqlite(tmp_path_factory.mktemp("effects"))
+    database: Database = request.param(request.getfixturevalue("socket"))
+    return database
 
 
 @pytest.fixture
 def database(server: Database) -> Database:
     with closing(server.connect()) as connection:
         for table in ("bookings", "sexton_effects"):
-            connection.execute(f"DROP TABLE IF EXISTS {table}")
-        connection.execute("CREATE TABLE bookings (attempt integer)")
+            execute(connection, f"DROP TABLE IF EXISTS {table}")
+        execute(connection, "CREATE TABLE bookings (attempt integer)")
         connection.commit()
         effects.create_table(connection)
     return server
 
 
-def attempt(number: int, token: int, *, run: str = "t1") -> Context:
-    return Context(
-        namespace="default",
-        job="book",
-        run_id=run,
-        nominal_time=datetime(2026, 11, 29, tzinfo=UTC),
-        attempt=number,
-        token=token,
-        traceparent="",
-        logger=logging.getLogger("test"),
-        _remaining_s=lambda: 60.0,
-        _cancelled=threading.Event(),
-        _report=lambda *_: None,
-    )
-
-
-FIRST, SECOND = attempt(1, 10), attempt(2, 17)
+def execute(connection: Any, statement: str) -> Any:
+    cursor = connection.cursor()
+    cursor.execute(statement)
+    return cursor
 
 
 def book(connection: Any, number: int) -> dict[str, int]:
-    connection.execute(f"INSERT INTO bookings VALUES ({number})")
+    execute(connection, f"INSERT INTO bookings VALUES ({number})")
     return {"booked": number}
 
 
 def booked(database: Database) -> list[int]:
     with closing(database.connect()) as connection:
-        rows = connection.execute("SELECT attempt FROM bookings ORDER BY attempt").fetchall()
+        rows = execute(connection, "SELECT attempt FROM bookings ORDER BY attempt").fetchall()
     return [number for (number,) in rows]
 
 
@@ -164,19 +163,34 @@ def test_a_transaction_that_somebody_else_looks_after(database: Database) -> Non
 
 
 def test_a_connection_that_commits_each_statement_is_refused(database: Database) -> None:
-    with closing(database.connect(**database.autocommit)) as connection:
+    with closing(database.connect(autocommit=True)) as connection:
         with pytest.raises(InvalidArgument, match="'in autocommit mode' can't be used"):
             effects.record(connection, FIRST)
-        connection.execute("BEGIN")
+        execute(connection, "BEGIN")
         assert effects.record(connection, FIRST)
         book(connection, 1)
-        connection.commit()
+        execute(connection, "COMMIT")
     assert booked(database) == [1]
     assert once(database, SECOND) is None
 
 
+def test_what_once_says_was_done_is_durable_also_where_somebody_said_begin(
+    database: Database,
+) -> None:
+    """In autocommit mode commit() of psycopg2 does nothing."""
+    with closing(database.connect(autocommit=True)) as connection:
+        execute(connection, "BEGIN")
+        try:
+            effects.once(connection, FIRST, lambda: book(connection, 1))
+        except InvalidArgument:
+            assert booked(database) == []
+            assert database.connect.__qualname__.startswith("of_psycopg2")
+        else:
+            assert booked(database) == [1]
+
+
 def test_once_needs_no_transaction_from_sqlite(server: Database, database: Database) -> None:
-    with closing(server.connect(**server.autocommit)) as connection:
+    with closing(server.connect(autocommit=True)) as connection:
         if isinstance(connection, sqlite3.Connection):
             effects.once(connection, FIRST, lambda: book(connection, 1))
             assert booked(database) == [1]
@@ -186,7 +200,7 @@ def test_what_is_old_is_forgotten_and_nothing_else(database: Database) -> None:
     once(database, FIRST)
     with closing(database.connect()) as connection:
         assert effects.forget(connection, timedelta(days=90)) == 0
-        connection.execute("UPDATE sexton_effects SET recorded_at = '2020-01-01 00:00:00'")
+        execute(connection, "UPDATE sexton_effects SET recorded_at = '2020-01-01 00:00:00'")
         assert effects.forget(connection, timedelta(days=90)) == 2
     once(database, SECOND)
     assert booked(database) == [1, 2]
