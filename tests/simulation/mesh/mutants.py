@@ -413,12 +413,13 @@ MUTANTS = (
         rules=frozenset({"L3"}),
         plan=replace(
             SMALL,
-            duration_s=15,
-            quiet_s=40,
+            duration_s=10,
+            quiet_s=25,
             jobs=12,
-            pause_s=1.0,
+            users=1,
+            pause_s=0.7,
             spec=buffering,
-            faults=replace(often(crash_member=1), mean_pause_s=0.5),
+            faults=replace(often(crash_owner_before_notice=1), mean_pause_s=0.5),
         ),
     ),
     Mutant(

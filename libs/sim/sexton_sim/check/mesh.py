@@ -13,6 +13,7 @@ from typing import Protocol
 from sexton_sim.check.backfills import BackfillRules
 from sexton_sim.check.dead_letters import DeadLetterRules
 from sexton_sim.check.executions import ExecutionRules, Times
+from sexton_sim.check.explained import ExplainedRules
 from sexton_sim.check.faults import Faults
 from sexton_sim.check.healing import HealingRules
 from sexton_sim.check.indexes import IndexRules
@@ -142,8 +143,10 @@ class MeshRules:
         decided = decided_in(commit)
         self._letters.take(commit, decided)
         self._backfills.take(commit)
+        self._explained.take(commit, decided)
         self._scheduling.take(commit, decided)
         self._backfills.note_idle(commit)
+        self._explained.check_states(commit, decided)
         self._settling.take(commit)
         self._indexes.take(commit)
 
@@ -157,12 +160,16 @@ class MeshRules:
         self._backfills = BackfillRules(
             verdict, self._scheduling.jobs, quiet=self._works, late=late
         )
+        self._explained = ExplainedRules(
+            verdict, self._scheduling.jobs, ahead_ns=self._scheduling.ahead_ns
+        )
         self._following: Sequence[_Speaker] = (
             self._scheduling,
             self._settling,
             self._indexes,
             self._letters,
             self._backfills,
+            self._explained,
         )
         since_ns, until_ns = self._works
         self._losses = LossRules(

@@ -30,6 +30,7 @@ TITLES: Final[dict[str, str]] = {
     "S23": "nothing is acknowledged before it is durable",
     "S24": "a dead letter is repeated once at most, and its repeat says so",
     "S25": "a backfill comes to each time of its range once, in its order, and counts it",
+    "S26": "what a record tells of a start or decision is what follows from the rest",
     "L1": "what is due is started in time",
     "L2": "one acting leader, soon after the last, without flapping",
     "L3": "every accepted run ends",

@@ -60,7 +60,8 @@ class SchedulingRules:
         self._verdict = verdict
         self._quiet = quiet
         self._schedules = ScheduleCache()
-        self._ahead_ns = _SLACK_NS + (_PERSISTED_NS if rebooted else 0)
+        self.ahead_ns = _SLACK_NS + (_PERSISTED_NS if rebooted else 0)
+        """So far a replica's idea of mesh time may be ahead."""
 
     def speak(self, verdict: Verdict) -> None:
         """Says from now on what it finds."""
@@ -133,7 +134,7 @@ class SchedulingRules:
                 return
         cursor = 0 if job.state is None else job.state.cursor_ns
         self._verdict.checked["S7"] += 1
-        earliest, latest = commit.mesh_ns - _SLACK_NS, commit.mesh_ns + self._ahead_ns
+        earliest, latest = commit.mesh_ns - _SLACK_NS, commit.mesh_ns + self.ahead_ns
         if not max(earliest, cursor) <= effective <= max(latest, cursor):
             self._verdict.violate(
                 "S7",
