@@ -6,9 +6,7 @@ import importlib
 import inspect
 import logging
 import re
-import sqlite3
 import threading
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -23,6 +21,7 @@ MODULES = [
     "sexton.jobs",
     "sexton.runs",
     "sexton.schedules",
+    "sexton.async_effects",
     "sexton.effects",
     "sexton.holidays",
     "sexton.tls",
@@ -91,9 +90,10 @@ def test_an_example_does_what_it_shows(example, client, capsys):
     "example", [each for each in ALL if "async with" in each.values[0].docstring]
 )
 async def test_an_asynchronous_example_runs(example, client):
+    names = {**example.globs, **globs(client)}
     for step in example.examples:
         code = compile(step.source, example.name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-        result = eval(code, globs(client))
+        result = eval(code, names)
         if inspect.isawaitable(result):
             await result
 
@@ -124,14 +124,3 @@ def test_each_block_of_the_page_about_the_sdk_runs(monkeypatch):
         with serving(with_history(MemoryApi())) as address:
             monkeypatch.setenv("SEXTON_API", address)
             exec(compile(block, "docs/sdk.md", "exec"), {"__name__": "example"})
-
-
-def test_the_page_about_effects_runs_and_the_effect_happens_once(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).parents[3] / "docs" / "effects.md").read_text()
-    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    names = {"__name__": "example"}
-    exec(compile(block, "docs/effects.md", "exec"), names)
-    assert [names["book"]("ada", attempt()) for _ in range(2)] == [{"booked": 500}] * 2
-    with closing(sqlite3.connect("shop.db")) as shop:
-        assert shop.execute("SELECT * FROM bookings").fetchall() == [("ada", 500)]
