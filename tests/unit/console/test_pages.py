@@ -19,6 +19,7 @@ from sexton.v1 import scheduler_pb2 as api
 from sexton_console.mesh.numbers import Seen
 from sexton_console.traces.model import LogLine, Span
 from sexton_console.web.pages import jobs
+from sexton_console.web.pages import run as run_page
 from sexton_console.web.render import environment, output_text
 from sexton_console.web.shared import shared
 from sexton_runtime import otlp
@@ -186,6 +187,37 @@ def test_a_run_is_shown_with_its_way_its_spans_and_its_output() -> None:
         assert told.headers["content-type"] == "application/x-ndjson"
         spans = await site.get(f"/api/runs/{name[1]}/{name[3]}/{name[5]}/trace", accept="*/*")
         assert json.loads(spans.text)["spans"][0]["name"] == EVIL
+
+    story(scenario)
+
+
+def test_a_long_waterfall_comes_in_parts_that_join_without_gap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run_page, "ROWS", 10)
+
+    async def scenario(world: World) -> None:
+        await world.make()
+        run = await ended_run(world)
+        site = Site(world)
+        trace = otlp.trace_of(run.traceparent)
+        assert trace is not None
+        start = run.create_time.ToNanoseconds()
+        site.traces.found[trace.trace_id] = [
+            Span(span_id=f"s{n:02}", parent_id="", name="step", kind="internal", start=start + n,
+                 end=start + S, service="shop", failed=False)
+            for n in range(25)
+        ]  # fmt: skip
+        name = run.name.split("/")
+        address: str | None = f"/runs/{name[1]}/{name[3]}/{name[5]}"
+        rows, pages = [], 0
+        while address is not None:
+            page = (await site.get(address)).text
+            rows += re.findall(r'id="b-(s\d\d)"', page)
+            further = re.search(r'href="([^"]*from=\d+)" data-further', page)
+            address, pages = further and further[1], pages + 1
+        assert rows == [f"s{n:02}" for n in range(25)]
+        assert pages >= 3
 
     story(scenario)
 

@@ -40,6 +40,8 @@ _ROOM: Final = 0.95
 """Eviction ends at this part of the bound, so that it need not begin again at once."""
 _EVICTED_AT_ONCE: Final = 500
 _SWEEP_S: Final = 60.0
+_MANY: Final = 1_000
+"""Spans of a trace that is not decoded again for each of its parts."""
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS resources (
@@ -113,6 +115,8 @@ class TraceStore:
         self._thread = ThreadPoolExecutor(1, "traces")
         self._file: _File | None = None
         self._waiting_bytes = 0
+        self._decoded: tuple[bytes, int, int, list[Span]] | None = None
+        """The last large trace, with its newest chunk and their number: it is shown in parts."""
         self._sweeping: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -154,8 +158,15 @@ class TraceStore:
     async def spans(self, trace: bytes) -> list[Span]:
         """Gives the spans of a trace by their start."""
         rows = await self._read(lambda file: file.chunks(trace, SPANS))
+        newest = rows[-1][0] if rows else 0
+        known = self._decoded
+        if known is not None and known[:3] == (trace, newest, len(rows)):
+            return known[3]
         found = [span for _, resource, data in rows for span in spans_in(trace, resource, data)]
-        return sorted(found, key=lambda span: (span.start, -span.end))
+        found.sort(key=lambda span: (span.start, -span.end))
+        if len(found) > _MANY:
+            self._decoded = (trace, newest, len(rows), found)
+        return found
 
     async def lines(self, trace: bytes, *, after: int = 0, limit: int = 10_000) -> list[LogLine]:
         """Gives the log lines of a trace in the order in which they came, at most so many.

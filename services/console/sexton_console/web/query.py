@@ -14,6 +14,7 @@ from sexton_core.instants import SECOND, from_datetime, parse_instant, to_dateti
 from sexton_core.zones import get_zone
 
 _LONGEST: Final = 300
+_DIGITS: Final = 9
 
 
 def text(request: Request, name: str, default: str = "") -> str:
@@ -26,6 +27,13 @@ def choice(request: Request, name: str, words: Collection[str], default: str = "
     """Gives one of some words; what is none of them is the default."""
     given = request.query_params.get(name, default)
     return given if given in words else default
+
+
+def number(request: Request, name: str, most: int) -> int:
+    """Gives a whole number from 0 to `most`; what is none is 0."""
+    given = request.query_params.get(name, "")
+    plain = given.isascii() and given.isdecimal() and len(given) <= _DIGITS
+    return min(most, int(given)) if plain else 0
 
 
 def moment(request: Request, name: str, zone: str = "UTC") -> datetime | None:

@@ -120,7 +120,7 @@ async def show(request: Request) -> Response:
             f"jobs {asked}", _KEPT_S, lambda: _looked_for(desk, asked)
         )
         search, complete = found.value or search, found.complete
-        begin = int(token) if token.isdecimal() and len(token) < 6 else 0
+        begin = query.number(request, "page", MAX_FOUND)
         jobs = search.jobs[begin : begin + PAGE]
         if begin + PAGE < len(search.jobs):
             following = str(begin + PAGE)

@@ -13,7 +13,7 @@ from sexton_console.traces.waterfall import attempts_of, pushed_at, waterfall
 from sexton_console.web import definition, query
 from sexton_console.web.desk import desk_of
 from sexton_console.web.render import render
-from sexton_console.web.urls import with_query
+from sexton_console.web.urls import run_url, with_query
 from sexton_console.words import ended, run_name, run_state
 from sexton_runtime import otlp
 
@@ -21,6 +21,8 @@ LINES: Final = 5_000
 """Log lines that are shown at once."""
 _AFTERWARDS_NS: Final = 20_000_000_000
 """Spans and lines may come in for so long after a run has ended."""
+ROWS: Final = 1_000
+"""Rows of the waterfall at once; a browser asks for the further ones as they come into view."""
 _MANY: Final = 2_000
 """A page with so many spans is not made again and again once its run has ended."""
 
@@ -38,12 +40,16 @@ async def show(request: Request) -> Response:
     now = desk.clock.wall_ns()
     rail = rail_of(run, now, pushed_at(spans))
     zone = query.text(request, "zone") or "UTC"
+    falls = waterfall(rail, spans, lines, attempts_of(context, rail))
+    begin = query.number(request, "from", len(falls.bars))
+    here = run_url(namespace, job, run_id)
     return render(
         request,
         "run.html",
         title=run_id,
         section="runs",
-        live=not ended(state) or (now - rail.end < _AFTERWARDS_NS and len(spans) < _MANY),
+        live=not begin
+        and (not ended(state) or (now - rail.end < _AFTERWARDS_NS and len(spans) < _MANY)),
         namespace=namespace,
         job=job,
         run_id=run_id,
@@ -52,7 +58,12 @@ async def show(request: Request) -> Response:
         is_over=ended(state),
         origin=run_pb2.RunOrigin.Name(run.origin).removeprefix("RUN_ORIGIN_").lower(),
         rail=rail,
-        falls=waterfall(rail, spans, lines, attempts_of(context, rail)),
+        falls=falls,
+        bars=falls.bars[begin : begin + ROWS],
+        here=here,
+        begin=begin,
+        further=len(falls.bars) - begin - ROWS,
+        further_rows=with_query(here, **{"from": begin + ROWS}),
         lines=lines,
         spans=len(spans),
         trace=trace.hex(),

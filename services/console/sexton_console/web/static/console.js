@@ -3,6 +3,7 @@
 import { morph } from "./morph.js";
 import { dress, switchZone } from "./times.js";
 import { listen } from "./keys.js";
+import { unroll } from "./further.js";
 
 const main = document.getElementById("main");
 const alive = document.querySelector("[data-alive]");
@@ -33,7 +34,7 @@ function follow() {
   stream.addEventListener("away", (event) => show(event.data, false));
   stream.addEventListener("error", () => {
     show("not connected", false);
-    stream.close();
+    stream?.close();
     stream = null;
     setTimeout(follow, AGAIN_MS);
   });
@@ -60,3 +61,10 @@ document.addEventListener("click", async (event) => {
 dress(document);
 listen();
 follow();
+// Rows that were added are not those of the page as it is sent again: from then on it stands still.
+unroll(() => {
+  delete main.dataset.live;
+  stream?.close();
+  stream = null;
+  show("stands still", false);
+});
