@@ -288,6 +288,10 @@ class JobReader:
         template = self.template(name, spec, number, since)
         return Version(template.spec, template.definition)
 
+    def shared_template(self, spec: job_pb2.JobSpec, number: int) -> Template | None:
+        """Returns what the jobs with a definition share, if that is known."""
+        return self._templates.shared(spec, number)
+
     def template(
         self, name: JobName, spec: job_pb2.JobSpec, number: int, since: Instant
     ) -> Template:

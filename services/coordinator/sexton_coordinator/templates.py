@@ -65,6 +65,15 @@ class Templates:
         self._known: OrderedDict[_Key, Template] = OrderedDict()
         self._bytes = 0
 
+    def shared(self, spec: pb.JobSpec, number: int) -> Template | None:
+        """Returns what all jobs have whose version `number` has this definition, if it is known."""
+        key = number, spec.SerializeToString(deterministic=True)
+        known = self._known.get(key)
+        if known is None or not known.shared:
+            return None
+        self._known.move_to_end(key)
+        return known
+
     def decode(self, spec: pb.JobSpec, number: int, job: JobIdentity) -> Template:
         """Returns what version `number` of a job's definition comes to.
 

@@ -7,47 +7,35 @@ others every few jobs, because it shares the loop with everything else that this
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from sexton.errors import InvalidArgument, TooLarge
+from google.protobuf.message import DecodeError
+
+from sexton.errors import TooLarge
 from sexton.internal.v1 import records_pb2 as records
 from sexton.v1 import scheduler_pb2 as api
 from sexton_coordinator.api import checks
 from sexton_coordinator.api.changes import Done, Plan
-from sexton_coordinator.api.checks import Name
 from sexton_coordinator.api.comparing import Comparer
-from sexton_coordinator.api.definitions import (
-    SPEC,
-    Checked,
-    changed_paths,
-    check_spec,
-    new_name,
-    require_a_time,
-)
-from sexton_coordinator.api.editing import Editor, create_txn, first_record
+from sexton_coordinator.api.creating import Creator
+from sexton_coordinator.api.definitions import changed_paths
+from sexton_coordinator.api.editing import Editor
+from sexton_coordinator.api.entries import EXTRAS_BYTES, YIELD_EVERY, Entry, check_all
 from sexton_coordinator.api.notices import Notices
 from sexton_coordinator.api.pruning import Pruner, Wanted, wanted_of
-from sexton_coordinator.api.refusals import Refusals
 from sexton_coordinator.api.showing import Viewer, full_message
-from sexton_coordinator.jobs_store import (
-    JobRef,
-    LoadedJob,
-    UnreadableJob,
-    get_all,
-)
+from sexton_coordinator.jobs_store import JobRef, LoadedJob, UnreadableJob, get_all
 from sexton_coordinator.mesh import Mesh
-from sexton_coordinator.writes import JobName
 from sexton_core.policy import Definition
-from sexton_records import keys
+from sexton_records.state import decode_state
 from sexton_records.times import timestamp
-from sexton_runtime.kv.types import KeyValue, Outcome, Put, Txn
+from sexton_runtime.kv.types import KeyValue, Outcome, Put
 from sexton_runtime.kv.unknown import written
 
 MAX_JOBS: Final = 10_000
 MAX_BYTES: Final = 3 * 1024 * 1024
-BATCH: Final = 100
+BATCH: Final = 200
 _BATCH_BYTES: Final = 1024 * 1024
 """A commit message takes 4 MiB; one transaction has at most one."""
 
@@ -55,43 +43,24 @@ _ROUNDS: Final = 3
 """Times that what was refused is computed and committed together, before job by job: a replica that
 is short of time may come too late with a whole batch."""
 
-_YIELD_EVERY: Final = 20
-"""Jobs checked in one go, some milliseconds: the leader's lease is renewed on the same loop."""
-
-_EXTRAS_BYTES: Final = 512 * 1024
-"""Of an answer of at most 4 MiB, for what GetJob tells too; the rest is 260 bytes per job."""
-_TIME_BYTES: Final = 14
-
 _NONE: Final = api.AppliedJob.CHANGE_NONE
-_CREATED: Final = api.AppliedJob.CHANGE_CREATED
 _UPDATED: Final = api.AppliedJob.CHANGE_UPDATED
-
-
-@dataclass(slots=True, kw_only=True)
-class _Entry:
-    """One job on its way."""
-
-    name: Name
-    checked: Checked
-    """As it would be of a new job."""
-    fresh: JobName | None
-    """The incarnation that it was checked for, until it is used."""
-    applied: api.AppliedJob = field(default_factory=api.AppliedJob)
-    loaded: LoadedJob | None = None
-    """As it stands after it was applied, where it stood before."""
-    txn: Txn | None = None
-    """What is to be committed; None: nothing."""
-
-    @property
-    def key(self) -> bytes:
-        return keys.job_key(self.name.namespace, self.name.job)
 
 
 class _Work(NamedTuple):
     """What one request asks for. `comparer`: of one that writes nothing."""
 
     request: api.ApplyJobsRequest
+    creator: Creator
     comparer: Comparer | None
+
+
+class _Standing(NamedTuple):
+    """An entry of a job that stands there already."""
+
+    entry: Entry
+    kv: KeyValue
+    record: records.JobRecord
 
 
 class Applier:
@@ -120,12 +89,16 @@ class Applier:
             raise TooLarge("jobs", request.ByteSize(), MAX_BYTES)
         checks.note("source", request.source)
         read_time = self._mesh.now()
-        entries = await self._check(request)
+        entries = await check_all(self._mesh, request)
         pruning: tuple[Wanted, list[KeyValue]] | None = None
         if request.prune:
             wanted = wanted_of(request, {entry.name for entry in entries}, read_time)
             pruning = wanted, await self._pruner.find(wanted)
-        work = _Work(request, Comparer(read_time) if request.validate_only else None)
+        work = _Work(
+            request,
+            Creator(self._mesh, request.source),
+            Comparer(read_time) if request.validate_only else None,
+        )
         answer = api.ApplyJobsResponse(read_time=timestamp(read_time))
         await self._apply_all(entries, work, answer)
         if pruning is not None:
@@ -133,22 +106,20 @@ class Applier:
         return answer
 
     async def _apply_all(
-        self, entries: Sequence[_Entry], work: _Work, answer: api.ApplyJobsResponse
+        self, entries: Sequence[Entry], work: _Work, answer: api.ApplyJobsResponse
     ) -> None:
         """Applies batch by batch; one is committed while the next is read and computed."""
         committing: asyncio.Task[None] | None = None
-        before: Sequence[_Entry] = ()
-        room = _EXTRAS_BYTES
+        before: Sequence[Entry] = ()
+        room = EXTRAS_BYTES
         try:
             for batch in [*_batches(entries), ()]:
                 await self._prepare(batch, work)
                 if committing is not None:
                     await committing
-                await self._notices.add(*(entry.applied.job for entry in before))
+                await self._notices.add(*{id(e.applied): e.applied.job for e in before}.values())
                 for entry in before:
-                    room = _trim(entry.applied, room)
-                    answer.jobs.append(entry.applied)
-                    entry.loaded = entry.txn = None
+                    room = entry.tell(answer, room)
                 before = batch
                 if not work.request.validate_only:
                     committing = asyncio.create_task(self._commit(batch, work))
@@ -160,84 +131,104 @@ class Applier:
             if committing is not None:
                 await asyncio.gather(committing, return_exceptions=True)
 
-    async def _check(self, request: api.ApplyJobsRequest) -> list[_Entry]:
-        """Checks everything, as it stands before anything is written."""
-        refusals = Refusals("job", len(request.jobs))
-        entries: list[_Entry] = []
-        seen: set[Name] = set()
-        mesh = self._mesh
-        for index, job in enumerate(request.jobs):
-            if index % _YIELD_EVERY == 0:
-                await asyncio.sleep(0)
-            with refusals.collecting(f"jobs[{index}]", job.name):
-                name = checks.job_name("name", job.name)
-                if name in seen:
-                    raise InvalidArgument("name", job.name, "each name once")
-                seen.add(name)
-                fresh = new_name(mesh.jobs, name, mesh.randomness)
-                checked = check_spec(mesh.jobs, fresh, job.spec, 1, mesh.now())
-                entries.append(_Entry(name=name, checked=checked, fresh=fresh))
-        refusals.refuse()
-        now = mesh.now()
-        over = [
-            (number, entry)
-            for number, entry in enumerate(entries)
-            if (schedule := entry.checked.definition.schedule) is not None
-            and schedule.next_after(now) is None
-        ]
-        kvs = await get_all(mesh.store, [entry.key for _, entry in over])
-        for (number, entry), kv in zip(over, kvs, strict=True):
-            before = records.JobRecord.FromString(kv.value).spec.schedules
-            if kv.create_revision and list(before) == list(entry.checked.spec.schedules):
-                continue  # its times are over, and it may still be edited
-            with refusals.collecting(f"jobs[{number}]", str(entry.name)):
-                require_a_time(entry.checked.definition, now)
-        refusals.refuse()
-        return entries
+    # Reading and computing --------------------------------------------------------------------
 
-    async def _prepare(self, batch: Sequence[_Entry], work: _Work) -> None:
+    async def _prepare(self, batch: Sequence[Entry], work: _Work) -> None:
         """Reads a batch and computes what is to be written."""
-        mesh = self._mesh
-        kvs = await get_all(mesh.store, [entry.key for entry in batch])
-        refs = [
-            JobRef(records.JobRecord.FromString(kv.value).uid, *entry.name[:2])
+        kvs = await get_all(self._mesh.store, [entry.key for entry in batch])
+        standing = [
+            _Standing(entry, kv, records.JobRecord.FromString(kv.value))
             for entry, kv in zip(batch, kvs, strict=True)
             if kv.create_revision
         ]
-        found = dict(zip((ref.uid for ref in refs), await mesh.jobs.load(refs), strict=True))
-        by_name = {
-            (job.name.namespace, job.name.job): job
-            for job in found.values()
-            if isinstance(job, LoadedJob)
-        }
-        unreadable = {uid for uid, job in found.items() if isinstance(job, UnreadableJob)}
-        for number, (entry, kv) in enumerate(zip(batch, kvs, strict=True)):
-            if number % _YIELD_EVERY == 0:
+        same = await self._tell_same([each for each in standing if _is_same(each, work)])
+        loaded = await self._load([each for each in standing if each.entry.key not in same])
+        for number, entry in enumerate(batch):
+            if number % YIELD_EVERY == 0:
                 await asyncio.sleep(0)
-            if unreadable and records.JobRecord.FromString(kv.value).uid in unreadable:
-                await self._editor.changer.load(entry.name)  # raises, saying why
-            loaded = by_name.get(entry.name[:2])
-            definition = self._plan(entry, loaded, work)
+            if entry.key in same:
+                continue
+            before = loaded.get(entry.key)
+            if before is None:
+                definition: Definition | None = self._create(entry, work)
+            else:
+                definition = self._change(entry, before, work)
             if work.comparer is not None and definition is not None:
-                before = None if loaded is None else loaded.job.current
-                await work.comparer.compare(entry.applied, before, definition)
-        await self._add_live_runs(batch)
+                current = None if before is None else before.job.current
+                await work.comparer.compare(entry.applied, current, definition)
+        await self._viewer.add_live_runs(
+            (entry.applied.job, *entry.live) for entry in batch if entry.live[1]
+        )
 
-    def _plan(self, entry: _Entry, loaded: LoadedJob | None, work: _Work) -> Definition | None:
-        """Computes what is to be written; gives the definition that is new."""
-        entry.loaded, entry.txn = None, None
-        if loaded is None:
-            return self._plan_new(entry, work)
+    async def _tell_same(self, standing: Sequence[_Standing]) -> set[bytes]:
+        """Answers about jobs that stand there as they are wanted, from their records alone.
+
+        Returns the keys of those about which it did; what can't be read is left to the others.
+        """
+        mesh = self._mesh
+        names = [mesh.jobs.name_of(*each.entry.name[:2], each.record.uid) for each in standing]
+        states = await get_all(mesh.store, [name.state_key for name in names])
+        told: set[bytes] = set()
+        for (entry, kv, record), name, state_kv in zip(standing, names, states, strict=True):
+            if len(told) % YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+            try:
+                state = decode_state(records.StateRecord.FromString(state_kv.value), ())
+            except (DecodeError, LookupError, ValueError):
+                continue
+            if not state_kv.create_revision:
+                continue
+            definition = entry.checked.definition
+            if not entry.checked.template.shared:
+                since = record.effective_time_ns
+                definition = mesh.jobs.decode(name, record.spec, record.version, since).definition
+            now, revision = mesh.now(), kv.mod_revision
+            job = full_message(name, record, state, definition, revision=revision, now=now)
+            entry.applied = api.AppliedJob(job=job, change=_NONE)
+            entry.live, entry.txn, entry.uid = (record.uid, state.live), None, ""
+            told.add(entry.key)
+        return told
+
+    async def _load(self, standing: Sequence[_Standing]) -> Mapping[bytes, LoadedJob]:
+        """Reads jobs that are to be changed, by key; those that are gone meanwhile are left out.
+
+        Raises:
+            IllegalState: one can't be read.
+
+        """
+        refs = [JobRef(each.record.uid, *each.entry.name[:2]) for each in standing]
+        found: dict[bytes, LoadedJob] = {}
+        for each, job in zip(standing, await self._mesh.jobs.load(refs), strict=True):
+            if isinstance(job, UnreadableJob):
+                await self._editor.changer.load(each.entry.name)  # raises, saying why
+            elif job is not None:
+                found[each.entry.key] = job
+        return found
+
+    def _create(self, entry: Entry, work: _Work) -> Definition:
+        """Computes the commit of a new job; gives its definition."""
+        entry.uid, entry.txn, entry.applied = work.creator.create(
+            entry.name, entry.checked, entry.fresh
+        )
+        entry.fresh, entry.live = None, ("", ())
+        if work.comparer is not None:
+            shared, entry.applied = entry.applied, api.AppliedJob()
+            entry.applied.CopyFrom(shared)
+        return entry.checked.definition
+
+    def _change(self, entry: Entry, loaded: LoadedJob, work: _Work) -> Definition | None:
+        """Computes what is to be written of a job; gives the definition that is new."""
         after, source = loaded, work.request.source
-        change_made = _NONE
+        entry.txn, entry.uid = None, ""
+        applied = api.AppliedJob(change=_NONE)
         if loaded.record.spec != entry.checked.spec:
             edit = self._editor.edit(loaded, entry.checked.spec, source)
             assert edit is not None, "it differs"
             after, entry.txn = edit
-            change_made = _UPDATED
+            applied.change = _UPDATED
+            applied.changed_paths.extend(changed_paths(loaded.record.spec, after.record.spec))
         elif source and source != loaded.record.source:
             after, entry.txn = self._editor.touch(loaded, source)
-        entry.loaded = after
         message = full_message(
             after.name,
             after.record,
@@ -246,38 +237,13 @@ class Applier:
             revision=after.job_revision,
             now=self._mesh.now(),
         )
-        entry.applied = api.AppliedJob(job=message, change=change_made)
-        if change_made is _NONE:
-            return None
-        entry.applied.changed_paths.extend(changed_paths(loaded.record.spec, after.record.spec))
-        return after.job.current
+        applied.job.CopyFrom(message)
+        entry.applied, entry.live = applied, (after.name.uid, after.state.live)
+        return after.job.current if applied.change == _UPDATED else None
 
-    def _plan_new(self, entry: _Entry, work: _Work) -> Definition:
-        """Computes the commit of a new job."""
-        mesh = self._mesh
-        now = mesh.now()
-        name, checked = entry.fresh, entry.checked
-        if name is None or any(schedule.max_runs for schedule in checked.spec.schedules):
-            # Drawn anew after a commit that may yet arrive; and runs are counted from now on.
-            name = new_name(mesh.jobs, entry.name, mesh.randomness)
-            checked = check_spec(mesh.jobs, name, checked.spec, 1, now)
-        entry.fresh = None
-        with checks.refusing(SPEC):
-            record, change = first_record(name, checked, now)
-        record.source = work.request.source
-        entry.txn = create_txn(name, record, change)
-        message = full_message(name, record, change.state, checked.definition, revision=0, now=now)
-        entry.applied = api.AppliedJob(job=message, change=_CREATED)
-        return checked.definition
+    # Committing -------------------------------------------------------------------------------
 
-    async def _add_live_runs(self, batch: Sequence[_Entry]) -> None:
-        await self._viewer.add_live_runs(
-            (entry.applied.job, entry.loaded.name.uid, entry.loaded.state.live)
-            for entry in batch
-            if entry.loaded is not None
-        )
-
-    async def _commit(self, batch: Sequence[_Entry], work: _Work) -> None:
+    async def _commit(self, batch: Sequence[Entry], work: _Work) -> None:
         """Commits what was computed for a batch; computes anew what was refused, or too late."""
         left = await self._commit_once(batch)
         for _ in range(_ROUNDS):
@@ -288,24 +254,20 @@ class Applier:
         for entry in left:
             await self._apply_alone(entry, work)
 
-    async def _commit_once(self, batch: Sequence[_Entry]) -> list[_Entry]:
+    async def _commit_once(self, batch: Sequence[Entry]) -> list[Entry]:
         """Commits what is to be written; gives what was not."""
-        left: list[_Entry] = []
+        left: list[Entry] = []
         for some in _by_size([entry for entry in batch if entry.txn is not None]):
-            plans = [
-                Plan(txn=entry.txn, proof=written(entry.txn, entry.key), answer=str)
-                for entry in some
-                if entry.txn is not None
-            ]
+            plans = [(entry.txn, entry.key) for entry in some if entry.txn is not None]
             results = await self._editor.changer.commit_all(plans)
             for entry, result in zip(some, results, strict=True):
                 if result.outcome is Outcome.COMMITTED:
-                    entry.applied.job.etag = str(result.revision)
+                    entry.etag = str(result.revision)
                 else:
                     left.append(entry)
         return left
 
-    async def _apply_alone(self, entry: _Entry, work: _Work) -> None:
+    async def _apply_alone(self, entry: Entry, work: _Work) -> None:
         """Applies a job whose commit met another change."""
 
         async def compute() -> Plan[str] | Done[str]:
@@ -315,17 +277,23 @@ class Applier:
                 return Done(entry.applied.job.etag)
             return Plan(txn=txn, proof=written(txn, entry.key), answer=str)
 
-        entry.applied.job.etag = await self._editor.changer.carry_out(str(entry.name), compute)
+        entry.etag = await self._editor.changer.carry_out(str(entry.name), compute)
 
 
-def _batches(entries: Sequence[_Entry]) -> Iterator[Sequence[_Entry]]:
+def _is_same(standing: _Standing, work: _Work) -> bool:
+    """Tells whether a job stands there as it is wanted, and is told to be of its source."""
+    record, source = standing.record, work.request.source
+    return record.spec == standing.entry.checked.spec and source in ("", record.source)
+
+
+def _batches(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
     for first in range(0, len(entries), BATCH):
         yield entries[first : first + BATCH]
 
 
-def _by_size(entries: Sequence[_Entry]) -> Iterator[Sequence[_Entry]]:
+def _by_size(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
     """Yields entries whose commits fit one message."""
-    some: list[_Entry] = []
+    some: list[Entry] = []
     size = 0
     for entry in entries:
         assert entry.txn is not None, "only what is to be committed"
@@ -337,34 +305,3 @@ def _by_size(entries: Sequence[_Entry]) -> Iterator[Sequence[_Entry]]:
         size += own
     if some:
         yield some
-
-
-def _trim(applied: api.AppliedJob, room: int) -> int:
-    """Leaves out what GetJob tells too where an answer would grow too large.
-
-    Returns the bytes that are left for the jobs after it.
-    """
-    job = applied.job
-    for times in (applied.gained_times, applied.lost_times):
-        room -= _TIME_BYTES * len(times)
-        if room < 0:
-            del times[:]
-            room = 0
-    for texts, notice in (
-        (applied.changed_paths, "*"),
-        (job.warnings, "there are warnings; GetJob has them"),
-        (job.notices, "there are notices; GetJob has them"),
-        (job.live_runs, ""),
-    ):
-        size = sum(len(text.encode()) + 3 for text in texts)
-        if size > room:
-            del texts[:]
-            texts.extend(filter(None, [notice]))
-        else:
-            room -= size
-    for name, size in (("source", len(job.source.encode())), ("spec", job.spec.ByteSize())):
-        if size > room:
-            job.ClearField(name)  # type: ignore[arg-type]  # both are fields of a job
-        else:
-            room -= size
-    return room

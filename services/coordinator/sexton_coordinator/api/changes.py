@@ -22,7 +22,7 @@ from sexton_core.instants import Instant
 from sexton_core.policy.state import Change, DecisionRange
 from sexton_core.words import Decision
 from sexton_runtime.kv.types import Compare, Op, Outcome, Put, Target, Txn, TxnResult
-from sexton_runtime.kv.unknown import Proof, commit_resolved, resolve
+from sexton_runtime.kv.unknown import Proof, commit_resolved, resolve, written
 
 ATTEMPTS: Final = 12
 """A busy job fires several times a second; each fire refuses what was computed before it."""
@@ -94,22 +94,29 @@ class Changer:
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         raise Overloaded(f"{what} changes so fast that {ATTEMPTS} attempts met a change; try again")
 
-    async def commit_all(self, plans: Sequence[Plan[Answer]]) -> Sequence[TxnResult]:
-        """Commits the plans of many jobs at once; gives what became of each.
+    async def commit_all(self, txns: Sequence[tuple[Txn, bytes | Proof]]) -> Sequence[TxnResult]:
+        """Commits the transactions of many jobs at once; gives what became of each.
+
+        Each comes with how to read that it was applied: the key that it writes, or a proof.
 
         Raises:
             OutcomeUnknown: what became of one could not be found out.
 
         """
         store, randomness = self._mesh.store, self._mesh.randomness
-        if not plans:
+        if not txns:
             return ()
         try:
-            return await store.commit([plan.txn for plan in plans])
+            return await store.commit([txn for txn, _ in txns])
         except OutcomeUnknown:
             return [
-                await resolve(store, plan.txn, proof=plan.proof, randomness=randomness)
-                for plan in plans
+                await resolve(
+                    store,
+                    txn,
+                    proof=proof if isinstance(proof, Proof) else written(txn, proof),
+                    randomness=randomness,
+                )
+                for txn, proof in txns
             ]
 
     async def load(self, name: Name, revision: int = 0) -> LoadedJob:

@@ -33,10 +33,13 @@ class Notices:
         self._asked_at = -KEPT_S
 
     async def add(self, *jobs: pb.Job) -> None:
-        """Adds what stands in the way of each; jobs without their task are left as they are."""
+        """Adds what stands in the way of each, instead of what stood there.
+
+        Jobs without their task have none.
+        """
         known = await self._queues()
         for job in jobs:
-            job.notices.extend(self._of(job.spec.queue, job.spec.task, known))
+            job.notices[:] = self._of(job.spec.queue, job.spec.task, known)
 
     async def of_run(self, queue: str, task: pb.Task) -> list[str]:
         """Returns what stands in the way of a run in line."""

@@ -103,7 +103,7 @@ class Pruner:
             plan_delete(name, kv, state, now)
             for name, kv, state in zip(names, part, states, strict=True)
         ]
-        results = await self._editor.changer.commit_all(plans)
+        results = await self._editor.changer.commit_all([(each.txn, each.proof) for each in plans])
         return [
             result.outcome is Outcome.COMMITTED or await self._delete_alone(wanted, kv)
             for kv, result in zip(part, results, strict=True)
