@@ -194,7 +194,7 @@ class Machine:
         if known.in_flight:
             known.again = True  # what it is being decided by stays until the look has ended
             return
-        if known.loaded is not None and known.loaded.state_revision < revision:
+        if known.loaded is not None and _read_at(known.loaded) < revision:
             known.loaded = None
         if known.loaded is None:
             self._wake(known)
@@ -273,7 +273,7 @@ class Machine:
         known.in_flight = False
         self.woken.set()
         loaded = known.loaded
-        if loaded is not None and known.changed_at > loaded.state_revision:
+        if loaded is not None and known.changed_at > _read_at(loaded):
             known.reread = known.again = True
         if known.reread:
             known.loaded, known.reread = None, False
@@ -335,3 +335,8 @@ class Machine:
         name = (known.ref.namespace, known.ref.job)
         if self._names.get(name) == known.uid:
             del self._names[name]
+
+
+def _read_at(loaded: LoadedJob) -> int:
+    """Returns the revision of the newest of what was read: not every change rewrites the state."""
+    return max(loaded.state_revision, loaded.job_revision)

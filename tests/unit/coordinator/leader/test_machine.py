@@ -20,9 +20,9 @@ def machine() -> Machine:
     return made
 
 
-def read(known: Known, revision: int) -> None:
-    """Stands for the reading of a job."""
-    known.loaded = LoadedJob(None, None, None, revision, None, None, 0, {}, b"")  # type: ignore[arg-type]
+def read(known: Known, revision: int, definition: int = 0) -> None:
+    """Stands for the reading of a job, its state as of a revision, its definition as of another."""
+    known.loaded = LoadedJob(None, None, None, revision, None, None, definition, {}, b"")  # type: ignore[arg-type]
 
 
 def take(made: Machine, now: int = 0) -> list[str]:
@@ -88,6 +88,19 @@ def test_a_change_that_is_known_already_costs_nothing() -> None:
     made.changed(A, 4)
     assert take(made) == []
     assert known.loaded is not None
+
+
+def test_a_change_of_the_definition_alone_is_read_once() -> None:
+    made = machine()
+    made.changed(A, 9)
+    (known,) = made.take(0, 100)
+    read(known, 5, definition=9)
+    made.finish(known, 500)
+    assert take(made) == []
+    made.changed(A, 9)
+    assert take(made) == []
+    made.changed(A, 10)
+    assert take(made) == [A.uid]
 
 
 def test_a_job_about_which_there_is_nothing_to_do_is_forgotten() -> None:
