@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from simulation.mesh.mutants import MUTANTS, Mutant
+from simulation.mesh.mutant_plans import Mutant
+from simulation.mesh.mutants import MUTANTS
 
 from sexton_sim.mesh.plan import MeshPlan
 from sexton_sim.mesh.world import run

@@ -56,6 +56,9 @@ def _missing(kind: bytes, changed: Changed, commit: MeshCommit, *, leads: bool, 
     if kind == keys.DELETED:
         own = _compared(commit, changed.key)
         return _first(own=own, **{"the coordinator's lease": leads or changed.before is None})
+    if kind == keys.FORMER:
+        deleted = changed.after is not None and bool(commit.of(keys.DELETED))
+        return _first(**{"its job": deleted or (changed.after is None and leads)})
     if kind == keys.ACTIVE and changed.before is None:
         own, state = _compared(commit, changed.key), _compares(commit, keys.STATE)
         return _first(own=own, state=state, **{"the coordinator's lease": leads})

@@ -17,15 +17,16 @@ from sexton_sim.check.explained import ExplainedRules
 from sexton_sim.check.faults import Faults
 from sexton_sim.check.healing import HealingRules
 from sexton_sim.check.indexes import IndexRules
-from sexton_sim.check.jobs import decided_in
+from sexton_sim.check.jobs import Decided, decided_in
 from sexton_sim.check.keytable import KeyTable
 from sexton_sim.check.lateness import LatenessRules
 from sexton_sim.check.losses import LossRules
 from sexton_sim.check.model import prefix
+from sexton_sim.check.proofs import ProofRules
 from sexton_sim.check.records import Decoder, MeshCommit
 from sexton_sim.check.recovery import MIN_QUIET_NS
 from sexton_sim.check.requests import RequestRules
-from sexton_sim.check.scheduling import SchedulingRules
+from sexton_sim.check.scheduling import SchedulingRules, ahead_of
 from sexton_sim.check.settling import SettlingRules
 from sexton_sim.check.takeovers import TakeoverRules
 from sexton_sim.check.verdict import Verdict
@@ -71,6 +72,7 @@ class MeshRules:
         self._executions.whole = whole
         self._requests = RequestRules(history, self.faults, verdict)
         self._requests.whole = whole
+        self._proofs = ProofRules(history, verdict, ahead_ns=ahead_of(rebooted=self._rebooted))
         self._lateness = LatenessRules(
             self.faults, verdict, self._times, since_ns=since_ns, until_ns=until_ns
         )
@@ -93,7 +95,9 @@ class MeshRules:
             self._requests.take(commit)
             self._healing.take(commit)
             self._lateness.take(commit)
-            self._follow(commit)
+            decided = decided_in(commit)
+            self._proofs.take(commit, decided)
+            self._follow(commit, decided)
 
     def begin_late(self) -> None:
         """The log goes on with what is not known: it began late, or left something out."""
@@ -108,7 +112,7 @@ class MeshRules:
             commit = self._decoder.take(entry)
             if commit is not None:
                 self._requests.take_again(commit)
-                self._follow(commit)
+                self._follow(commit, decided_in(commit))
         for rules in self._following:
             rules.speak(self._verdict)
         self._listen()
@@ -120,6 +124,7 @@ class MeshRules:
         self._scheduling.finish()
         self._backfills.finish()
         self._requests.finish()
+        self._proofs.finish(self._requests.reaches)
         self._takeovers.finish()
         self._healing.finish()
         self._losses.finish()
@@ -138,9 +143,8 @@ class MeshRules:
             )
         self._lateness.finish()
 
-    def _follow(self, commit: MeshCommit) -> None:
+    def _follow(self, commit: MeshCommit, decided: Mapping[str, Decided]) -> None:
         """Takes note of what a commit does to jobs and runs."""
-        decided = decided_in(commit)
         self._letters.take(commit, decided)
         self._backfills.take(commit)
         self._explained.take(commit, decided)

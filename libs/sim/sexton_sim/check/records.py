@@ -21,6 +21,7 @@ _DECODERS: Final[dict[bytes, Callable[[bytes], Any]]] = {
     keys.BUFFERED: pb.BufferedRecord.FromString,
     keys.BACKFILLS: pb.BackfillRecord.FromString,
     keys.DELETED: pb.DeletedRecord.FromString,
+    keys.FORMER: pb.FormerRecord.FromString,
     keys.ACTIVE: pb.RunRecord.FromString,
     keys.RUNNING: bytes,
     keys.RUNS: pb.RunRecord.FromString,

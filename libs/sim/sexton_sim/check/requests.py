@@ -190,7 +190,7 @@ class RequestRules:
             if call.outcome == "ok" and timed:
                 self._verdict.checked["S13"] += 1
                 lost, events = self._lost(call)
-                if lost and not self._reaches(call):
+                if lost and not self.reaches(call):
                     beyond += 1
                 elif lost:
                     said = f"{call.process}'s {call.name} was acknowledged, and {lost}"
@@ -201,7 +201,7 @@ class RequestRules:
                 f"what came of {beyond} calls: the log does not reach them, or what they name (S13)"
             )
 
-    def _reaches(self, call: Call) -> bool:
+    def reaches(self, call: Call) -> bool:
         """Tells whether what the call did must be in the log: neither before it nor at its end."""
         ended_ns = call.ended_ns or 0
         return self.whole or (not self.late and self._times[0] <= ended_ns <= self._times[-1])

@@ -60,7 +60,7 @@ class SchedulingRules:
         self._verdict = verdict
         self._quiet = quiet
         self._schedules = ScheduleCache()
-        self.ahead_ns = _SLACK_NS + (_PERSISTED_NS if rebooted else 0)
+        self.ahead_ns = ahead_of(rebooted=rebooted)
         """So far a replica's idea of mesh time may be ahead."""
 
     def speak(self, verdict: Verdict) -> None:
@@ -404,6 +404,11 @@ class SchedulingRules:
                 f"{len(job.buffered)} starts of {job.shown} wait; its policy allows {limit}",
                 [commit],
             )
+
+
+def ahead_of(*, rebooted: bool) -> int:
+    """Tells how far a replica's idea of mesh time may be ahead of a commit's."""
+    return _SLACK_NS + (_PERSISTED_NS if rebooted else 0)
 
 
 def _run_id(handle: bytes) -> str:
