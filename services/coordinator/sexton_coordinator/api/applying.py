@@ -117,7 +117,8 @@ class Applier:
                 await self._prepare(batch, work)
                 if committing is not None:
                     await committing
-                await self._notices.add(*{id(e.applied): e.applied.job for e in before}.values())
+                told = {id(entry.applied): entry.applied for entry in before}
+                await self._notices.add(*(applied.job for applied in told.values()))
                 for entry in before:
                     room = entry.tell(answer, room)
                 before = batch

@@ -5,6 +5,7 @@ Whatever is refused names the field, the value, and what would be right.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, NamedTuple, TypeVar
@@ -28,6 +29,10 @@ NAMESPACE_FORM: Final = "namespaces/{namespace}"
 JOB_FORM: Final = "namespaces/{namespace}/jobs/{job}"
 RUN_FORM: Final = "namespaces/{namespace}/jobs/{job}/runs/{run}"
 
+_NAME: Final = "([a-z](?:[a-z0-9-]{0,61}[a-z0-9])?)"
+_JOB_NAME: Final = re.compile(f"namespaces/{_NAME}/jobs/{_NAME}")
+"""What `_name` takes too, which knows what is wrong with everything else."""
+
 Word = TypeVar("Word")
 Value = TypeVar("Value", bound=int)
 
@@ -48,6 +53,9 @@ class Name(NamedTuple):
 
 def job_name(field: str, text: str) -> Name:
     """Reads the name of a job."""
+    read = _JOB_NAME.fullmatch(text)
+    if read is not None:
+        return Name(read[1], read[2])
     return _name(field, text, (JOB_FORM,))
 
 

@@ -14,7 +14,7 @@ from sexton.v1 import scheduler_pb2 as api
 from sexton_coordinator.api import checks
 from sexton_coordinator.api.changes import note_timer
 from sexton_coordinator.api.checks import Name
-from sexton_coordinator.api.definitions import SPEC, Checked, check_spec, new_name
+from sexton_coordinator.api.definitions import SPEC, Checked, check_spec, make_uids
 from sexton_coordinator.api.editing import first_record
 from sexton_coordinator.api.showing import full_message
 from sexton_coordinator.mesh import Mesh
@@ -25,8 +25,10 @@ from sexton_records import keys
 from sexton_records.state import encode_state
 from sexton_runtime.kv.types import Put, Txn, absent
 
-_SAME_NS: Final[Duration] = 50 * MILLISECOND
+_SAME_NS: Final[Duration] = 200 * MILLISECOND
 """How long jobs are created at one instant: far less than the time that a commit may take."""
+_UIDS_AT_ONCE: Final = 50
+"""Drawn together: each draw asks the operating system."""
 
 
 class Created(NamedTuple):
@@ -57,6 +59,7 @@ class Creator:
         self._source = source
         self._now: Instant = 0
         self._kinds: dict[Template, _Kind] = {}
+        self._uids: list[str] = []
 
     def create(self, name: Name, checked: Checked, fresh: JobName | None) -> Created:
         """Computes a job's commit; `fresh`: the incarnation that it was checked for.
@@ -70,7 +73,7 @@ class Creator:
         if not self._now <= now < self._now + _SAME_NS:
             self._now = now
             self._kinds.clear()
-        job = fresh or new_name(mesh.jobs, name, mesh.randomness)
+        job = fresh or mesh.jobs.name_of(name.namespace, name.job, self._new_uid())
         if checked.template.shared:
             kind = self._kinds.get(checked.template)
             if kind is None:
@@ -81,6 +84,11 @@ class Creator:
                 checked = check_spec(mesh.jobs, job, checked.spec, 1, self._now)
             kind = self._kind(job, checked)
         return Created(job.uid, _txn(job, kind), kind.answer)
+
+    def _new_uid(self) -> str:
+        if not self._uids:
+            self._uids = make_uids(self._mesh.randomness, _UIDS_AT_ONCE)
+        return self._uids.pop()
 
     def _kind(self, name: JobName, checked: Checked) -> _Kind:
         now = self._now

@@ -77,8 +77,15 @@ def require_a_time(definition: Definition, now: Instant) -> None:
 
 def new_name(reader: JobReader, name: Name, randomness: Randomness) -> JobName:
     """Returns the name of a new incarnation."""
-    uid = make_uid(bytes.fromhex(randomness.token_hex(UID_ENTROPY_BYTES)))
+    (uid,) = make_uids(randomness, 1)
     return reader.name_of(name.namespace, name.job, uid)
+
+
+def make_uids(randomness: Randomness, number: int) -> list[str]:
+    """Returns the uids of so many new incarnations."""
+    drawn = bytes.fromhex(randomness.token_hex(UID_ENTROPY_BYTES * number))
+    ends = range(UID_ENTROPY_BYTES, len(drawn) + 1, UID_ENTROPY_BYTES)
+    return [make_uid(drawn[end - UID_ENTROPY_BYTES : end]) for end in ends]
 
 
 def merged(stored: pb.JobSpec, given: pb.JobSpec, mask: FieldMask) -> pb.JobSpec:
