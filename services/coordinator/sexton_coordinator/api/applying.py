@@ -30,14 +30,14 @@ from sexton_coordinator.mesh import Mesh
 from sexton_core.policy import Definition
 from sexton_records.state import decode_state
 from sexton_records.times import timestamp
-from sexton_runtime.kv.types import KeyValue, Outcome, Put
+from sexton_runtime.kv.types import KeyValue, Outcome, Put, Txn
 from sexton_runtime.kv.unknown import written
 
 MAX_JOBS: Final = 10_000
 MAX_BYTES: Final = 3 * 1024 * 1024
 BATCH: Final = 200
-_BATCH_BYTES: Final = 1024 * 1024
-"""A commit message takes 4 MiB; one transaction has at most one."""
+_BATCH_BYTES: Final = 768 * 1024
+"""A transaction, which all of them may be, takes 1 MiB with what it compares."""
 
 _ROUNDS: Final = 3
 """Times that what was refused is computed and committed together, before job by job: a replica that
@@ -114,7 +114,10 @@ class Applier:
         room = EXTRAS_BYTES
         try:
             for batch in [*_batches(entries), ()]:
-                await self._prepare(batch, work)
+                # A file of new jobs goes on with new ones: one that is there is found out about
+                # by its commit, which is refused.
+                unread = bool(before) and work.comparer is None and all(e.uid for e in before)
+                await self._prepare(batch, work, unread=unread)
                 if committing is not None:
                     await committing
                 told = {id(entry.applied): entry.applied for entry in before}
@@ -134,12 +137,12 @@ class Applier:
 
     # Reading and computing --------------------------------------------------------------------
 
-    async def _prepare(self, batch: Sequence[Entry], work: _Work) -> None:
-        """Reads a batch and computes what is to be written."""
-        kvs = await get_all(self._mesh.store, [entry.key for entry in batch])
+    async def _prepare(self, batch: Sequence[Entry], work: _Work, *, unread: bool = False) -> None:
+        """Reads a batch and computes what is to be written; `unread`: as if nothing stood there."""
+        kvs = () if unread else await get_all(self._mesh.store, [entry.key for entry in batch])
         standing = [
             _Standing(entry, kv, records.JobRecord.FromString(kv.value))
-            for entry, kv in zip(batch, kvs, strict=True)
+            for entry, kv in zip(batch, kvs, strict=not unread)
             if kv.create_revision
         ]
         same = await self._tell_same([each for each in standing if _is_same(each, work)])
@@ -246,26 +249,34 @@ class Applier:
 
     async def _commit(self, batch: Sequence[Entry], work: _Work) -> None:
         """Commits what was computed for a batch; computes anew what was refused, or too late."""
-        left = await self._commit_once(batch)
+        left = await self._commit_once(batch, together=True)
         for _ in range(_ROUNDS):
             if not left:
                 return
             await self._prepare(left, work)
-            left = await self._commit_once(left)
+            left = await self._commit_once(left, together=False)
         for entry in left:
             await self._apply_alone(entry, work)
 
-    async def _commit_once(self, batch: Sequence[Entry]) -> list[Entry]:
-        """Commits what is to be written; gives what was not."""
+    async def _commit_once(self, batch: Sequence[Entry], *, together: bool) -> list[Entry]:
+        """Commits what is to be written; gives what was not.
+
+        `together`: new jobs in few transactions. What stands in the way of one keeps the others of
+        its transaction back too, until they are committed alone.
+        """
         left: list[Entry] = []
+        most = self._mesh.store.limits.max_ops_per_txn if together else 0
         for some in _by_size([entry for entry in batch if entry.txn is not None]):
-            plans = [(entry.txn, entry.key) for entry in some if entry.txn is not None]
-            results = await self._editor.changer.commit_all(plans)
-            for entry, result in zip(some, results, strict=True):
-                if result.outcome is Outcome.COMMITTED:
+            groups = list(_joined(some, most))
+            results = await self._editor.changer.commit_all(
+                [(txn, entries[0].key) for txn, entries in groups]
+            )
+            for (_, entries), result in zip(groups, results, strict=True):
+                if result.outcome is not Outcome.COMMITTED:
+                    left += entries
+                    continue
+                for entry in entries:
                     entry.etag = str(result.revision)
-                else:
-                    left.append(entry)
         return left
 
     async def _apply_alone(self, entry: Entry, work: _Work) -> None:
@@ -306,3 +317,30 @@ def _by_size(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
         size += own
     if some:
         yield some
+
+
+def _joined(entries: Sequence[Entry], most_ops: int) -> Iterator[tuple[Txn, Sequence[Entry]]]:
+    """Yields transactions, and whose they are: new jobs that follow each other share one."""
+    group: list[Entry] = []
+    ops = 0
+    for entry in entries:
+        assert entry.txn is not None, "only what is to be committed"
+        own = len(entry.txn.compares) + len(entry.txn.then)
+        if group and (ops + own > most_ops or not (entry.uid and group[-1].uid)):
+            yield _join(group), group
+            group, ops = [], 0
+        group.append(entry)
+        ops += own
+    if group:
+        yield _join(group), group
+
+
+def _join(entries: Sequence[Entry]) -> Txn:
+    txns = [entry.txn for entry in entries if entry.txn is not None]
+    if len(txns) == 1:
+        return txns[0]
+    return Txn(
+        compares=tuple(compare for txn in txns for compare in txn.compares),
+        then=tuple(op for txn in txns for op in txn.then),
+        not_after_ns=min(txn.not_after_ns for txn in txns),
+    )

@@ -72,6 +72,45 @@ def test_jobs_of_one_file_with_the_same_definition_go_their_own_ways() -> None:
     story(scenario)
 
 
+def test_jobs_of_one_file_whose_times_depend_on_the_job_have_times_of_their_own() -> None:
+    async def scenario(world: World) -> None:
+        hashed = job_pb2.Schedule(cron="H H * * *", time_zone="UTC")
+        counted = job_pb2.Schedule(cron="@hourly", time_zone="UTC", max_runs=2)
+        jobs = [job_pb2.Job(name=f"{NS}/jobs/{name}") for name in ("a", "b", "c")]
+        for each, schedule in zip(jobs, (hashed, hashed, counted), strict=True):
+            each.spec.CopyFrom(job_pb2.JobSpec(task=shell(), schedules=[schedule]))
+        applied = (await apply(world, *jobs)).jobs
+        for each in applied:
+            preview = await world.jobs_api.PreviewJob(
+                api.PreviewJobRequest(name=each.job.name, count=3)
+            )
+            assert preview.times[0].nominal_time == each.job.next_time
+        assert applied[0].job.next_time != applied[1].job.next_time
+        assert len(preview.times) == 2
+
+    story(scenario)
+
+
+def test_jobs_that_stand_in_the_midst_of_many_new_ones_are_found_and_keep_theirs() -> None:
+    async def scenario(world: World) -> None:
+        await apply(world, job("j300", priority=5), job("j301"), source="other")
+        before = await world.get(f"{NS}/jobs/j301")
+        applied = (await apply(world, *(job(f"j{number}") for number in range(450)))).jobs
+        assert [each.job.name.rpartition("/j")[2] for each in applied] == list(map(str, range(450)))
+        others = [*applied[:300], *applied[302:]]
+        assert {each.change for each in others} == {CREATED}
+        assert len({each.job.uid for each in applied}) == 450
+        assert (applied[300].change, list(applied[300].changed_paths)) == (UPDATED, ["priority"])
+        assert (applied[301].change, applied[301].job.etag) == (NONE, before.etag)
+        for number in (0, 199, 299, 302, 449):
+            stored = await world.get(f"{NS}/jobs/j{number}")
+            told = applied[number].job
+            assert (stored.uid, stored.etag, stored.spec) == (told.uid, told.etag, told.spec)
+            assert stored.next_time == told.next_time
+
+    story(scenario)
+
+
 def test_applying_the_same_again_writes_nothing_at_all() -> None:
     async def scenario(world: World) -> None:
         jobs = [job(f"j{number}", labels={"n": str(number)}) for number in range(250)]
