@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 
 INTERNAL, SERVER, CLIENT, PRODUCER, CONSUMER = 1, 2, 3, 4, 5
 """Kinds of spans."""
+INFO: Final = 9
+"""The severity of a line whose writer says none."""
 SAMPLED: Final = 1
 """The flag in a trace context that says that its trace is recorded."""
 
@@ -113,16 +115,23 @@ def span(  # noqa: PLR0917 - in the order of the wire, and called very often
     return b"".join(parts)
 
 
-def line(trace: bytes, span_id: bytes, at: int, body: bytes, attributes: Iterable[bytes]) -> bytes:
-    """Writes a log line; `body` is UTF-8. `attributes`: each from `text` or `whole`."""
+def line(
+    trace: bytes, span_id: bytes, at: int, body: bytes, attributes: Iterable[bytes],
+    *, severity: int = INFO,
+) -> bytes:  # fmt: skip
+    """Writes a log line; `body` is UTF-8. `attributes`: each from `text` or `whole`.
+
+    `trace` and `span_id` may be empty: it is a line of no trace.
+    """
     value = b"\x0a" + _length(body) + body
     # Attributes have another field number here than in a span.
     pairs = b"".join(b"\x32" + pair[1:] for pair in attributes)
     moment = at.to_bytes(8, "little")
+    place = b"\x4a\x10" + trace + b"\x52\x08" + span_id if trace and span_id else b""
     return b"".join(
         (
-            b"\x09", moment, b"\x10\x09", b"\x2a", _length(value), value, pairs,
-            b"\x4a\x10", trace, b"\x52\x08", span_id, b"\x59", moment,
+            b"\x09", moment, b"\x10", bytes((severity,)), b"\x2a", _length(value), value, pairs,
+            place, b"\x59", moment,
         )
     )  # fmt: skip
 

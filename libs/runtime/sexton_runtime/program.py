@@ -12,6 +12,7 @@ from typing import Any, Final
 from sexton.errors import SextonError
 from sexton_runtime.config import ConfigError, Sources, add_flags, parse_flags
 from sexton_runtime.lifecycle import ExitCode
+from sexton_runtime.log_export import export_logs
 from sexton_runtime.logging import LogConfig, configure_logging
 from sexton_runtime.randomness import Randomness
 from sexton_runtime.secrets import SecretsConfig
@@ -68,13 +69,18 @@ def run_program(
 
 
 def telemetry_of(sources: Sources, service: str, randomness: Randomness) -> Telemetry:
-    """Opens the telemetry of a process of a service, under an id of its own."""
-    return open_telemetry(
+    """Opens the telemetry of a process of a service, under an id of its own.
+
+    Where there is an endpoint, what the process logs is sent there too.
+    """
+    telemetry = open_telemetry(
         sources.load(TelemetryConfig, "telemetry"),
         service=f"sexton-{service}",
         version=software_version(),
         instance=randomness.token_hex(8),
     )
+    export_logs(telemetry)
+    return telemetry
 
 
 def announce(line: str) -> None:

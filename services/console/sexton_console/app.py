@@ -12,6 +12,7 @@ from sexton_console.mesh.api import TIMEOUT_S, MeshApi
 from sexton_console.mesh.follower import Follower
 from sexton_console.mesh.takeovers import LeaderWatch
 from sexton_console.otlp.receiver import Receiver
+from sexton_console.traces.service_logs import ServiceLogs
 from sexton_console.traces.store import Bounds, TraceStore
 from sexton_console.web.desk import Desk
 from sexton_console.web.errands import Errands
@@ -25,6 +26,8 @@ from sexton_runtime.secrets import AnySecret, Secret
 
 _MIB: Final = 1024 * 1024
 _DAY_S: Final = 86_400.0
+_PARTS: Final = 8
+"""One of them of the room is for what services log, the others for traces."""
 _RETRY_FOR_S: Final = 2.5
 """Another coordinator takes the lead within two seconds."""
 
@@ -56,13 +59,22 @@ class Console:
         self.traces = TraceStore(
             config.data / "traces.sqlite",
             Bounds(
-                max_bytes=config.max_mib * _MIB,
+                max_bytes=config.max_mib * _MIB * (_PARTS - 1) // _PARTS,
                 keep_s=config.keep_days * _DAY_S,
                 keep_failed_s=config.keep_failed_days * _DAY_S,
             ),
         )
+        self.logs = ServiceLogs(
+            config.data / "logs.sqlite",
+            max_bytes=config.max_mib * _MIB // _PARTS,
+            keep_s=config.keep_days * _DAY_S,
+        )
         self.receiver = Receiver(
-            config.otlp_listen, self.traces, forward=config.forward, anybody=config.otlp_open
+            config.otlp_listen,
+            self.traces,
+            self.logs,
+            forward=config.forward,
+            anybody=config.otlp_open,
         )
         self.follower = Follower(self.api, clock)
         watch = LeaderWatch(self.api, clock)
@@ -75,6 +87,7 @@ class Console:
             follower=self.follower,
             watch=watch,
             traces=self.traces,
+            logs=self.logs,
             receiver=self.receiver,
             errands=errands,
             sessions=Sessions(client_secret, reader_secret, read_only=config.read_only),
@@ -84,6 +97,7 @@ class Console:
             "console",
             (
                 self.traces,
+                self.logs,
                 self.receiver,
                 _Connection(self.api),
                 self.follower,

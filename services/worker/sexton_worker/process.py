@@ -18,6 +18,7 @@ from sexton.task import registry
 from sexton_runtime.clock import SystemClock
 from sexton_runtime.config import ConfigError, Sources, add_flags, parse_flags
 from sexton_runtime.lifecycle import ExitCode
+from sexton_runtime.log_export import export_logs
 from sexton_runtime.logging import LogConfig, configure_logging
 from sexton_runtime.randomness import SystemRandomness
 from sexton_runtime.rpc.grpc_transport import GrpcTransport
@@ -29,7 +30,7 @@ from sexton_worker.app import Worker
 from sexton_worker.config import WorkerConfig
 from sexton_worker.executors.local import LocalExecutor
 from sexton_worker.mark import mark_process
-from sexton_worker.output import route_output
+from sexton_worker.output import OUTPUT, route_output
 from sexton_worker.tracing import TracedExecutor, Tracing
 
 _OPEN_FILES = 65_536
@@ -96,6 +97,7 @@ async def _run(config: WorkerConfig, sources: Sources, mark: str) -> ExitCode:
         version=software_version(),
         instance=randomness.token_hex(8),
     )
+    export_logs(telemetry, unless=lambda: OUTPUT.get() is not None)
     clock = SystemClock()
     tracing = None
     if telemetry.exporter is not None:

@@ -17,6 +17,7 @@ from sexton_console.mesh.takeovers import LeaderWatch
 from sexton_console.otlp.metrics import Metrics
 from sexton_console.otlp.receiver import Received
 from sexton_console.traces.model import LogLine, Span
+from sexton_console.traces.service_logs import About
 from sexton_console.traces.store import Counters, Usage
 from sexton_console.web.desk import Desk
 from sexton_console.web.errands import Errands
@@ -53,6 +54,28 @@ class MemoryTraces:
         return Usage(traces=len(self.found), used_bytes=0, max_bytes=10, oldest_ns=None)
 
 
+class MemoryLogs:
+    """The service logs' twin in memory."""
+
+    stored = dropped = used_bytes = 0
+    max_bytes = 10
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[About | None, LogLine]] = []
+
+    async def newest(
+        self, *, service: str = "", severity: int = 0, before: int = 0, limit: int = 100
+    ) -> list[LogLine]:
+        fits = [line for _, line in self.lines if service in ("", line.service)]
+        return [line for line in reversed(fits) if not before or line.cursor < before][:limit]
+
+    async def about(self, what: About, *, limit: int = 200) -> list[LogLine]:
+        return [line for about, line in self.lines if about and about.run == what.run]
+
+    async def services(self) -> list[str]:
+        return sorted({line.service for _, line in self.lines})
+
+
 class NoReceiver:
     """What pages ask of a receiver that has received nothing."""
 
@@ -73,10 +96,12 @@ class Site:
         self.sessions = Sessions(client, READER if client else "", read_only=read_only)
         untyped: Any = self.traces
         receiver: Any = NoReceiver()
+        self.logs = MemoryLogs()
+        logs: Any = self.logs
         self.desk = Desk(
             api=self.api, follower=self.follower, watch=LeaderWatch(self.api, clock),
-            traces=untyped, receiver=receiver, errands=Errands(clock), sessions=self.sessions,
-            clock=clock,
+            traces=untyped, logs=logs, receiver=receiver, errands=Errands(clock),
+            sessions=self.sessions, clock=clock,
         )  # fmt: skip
         self.app: Starlette = build_site(self.desk, hosts=allowed_hosts("127.0.0.1", 7480, ()))
 

@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.trace import StatusCode
 
 from sexton_console.otlp.receiver import Receiver
+from sexton_console.traces.service_logs import ServiceLogs
 from sexton_console.traces.store import Bounds, TraceStore
 from sexton_runtime import otlp, semconv
 from sexton_runtime.config import ConfigError
@@ -29,15 +30,18 @@ TRACE = b"\x01" * 16
 class Opened:
     def __init__(self, folder: Path, **options) -> None:
         self.store = TraceStore(folder / "traces.sqlite", BOUNDS)
-        self.receiver = Receiver("127.0.0.1:0", self.store, **options)
+        self.logs = ServiceLogs(folder / "logs.sqlite", max_bytes=10**7, keep_s=1e9)
+        self.receiver = Receiver("127.0.0.1:0", self.store, self.logs, **options)
 
     async def __aenter__(self) -> Self:
         await self.store.start()
+        await self.logs.start()
         await self.receiver.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.receiver.stop()
+        await self.logs.stop()
         await self.store.stop()
 
     @property
@@ -167,6 +171,7 @@ async def test_a_receiver_that_is_away_costs_its_senders_nothing_but_what_they_c
 
 def test_telemetry_is_not_taken_from_other_machines_unasked(tmp_path: Path) -> None:
     store = TraceStore(tmp_path / "traces.sqlite", BOUNDS)
+    logs = ServiceLogs(tmp_path / "logs.sqlite", max_bytes=1, keep_s=1)
     with pytest.raises(ConfigError, match="otlp_listen"):
-        Receiver("0.0.0.0:4317", store)
-    Receiver("0.0.0.0:4317", store, anybody=True)
+        Receiver("0.0.0.0:4317", store, logs)
+    Receiver("0.0.0.0:4317", store, logs, anybody=True)

@@ -19,7 +19,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span, Status
 
 from sexton_console.otlp.forward import Forwarder
 from sexton_console.otlp.metrics import Metrics
+from sexton_console.traces.decode import service_of
 from sexton_console.traces.model import FAILED, LOGS, SLOW, SPANS, USUAL, Chunk
+from sexton_console.traces.service_logs import Said, ServiceLogs
 from sexton_console.traces.store import TraceStore
 from sexton_runtime import semconv
 from sexton_runtime.binding import check_listen
@@ -37,6 +39,8 @@ _NAMES: Final = 10_000
 """Of spans whose usual duration is known."""
 _ERROR: Final = Status.STATUS_CODE_ERROR
 _FEW: Final = 16
+_FOUND_BY: Final = frozenset({"run", "session", semconv.RUN, semconv.SESSION})
+"""Fields of a log line: as our services write them, and as spans name them."""
 _LATEST: Final = 2**63 - 1
 """The latest time that SQLite can hold."""
 
@@ -59,6 +63,7 @@ class Receiver:
         self,
         listen: str,
         store: TraceStore,
+        logs: ServiceLogs,
         *,
         forward: str = "",
         anybody: bool = False,
@@ -71,6 +76,7 @@ class Receiver:
         self.port = 0
         self._listen = listen
         self._store = store
+        self._logs = logs
         self._usual = _Usual()
         self._server: aio.Server | None = None
 
@@ -155,17 +161,26 @@ class Receiver:
         return (Chunk(trace, SPANS, resource, data, len(scope.spans), min(start, end), end, rank),)
 
     def take_lines(self, request: logs_service_pb2.ExportLogsServiceRequest) -> int:
-        """Takes log lines; tells how many were not taken."""
+        """Takes log lines; tells how many were not taken.
+
+        The output of tasks belongs to its trace. What services log of themselves, and what belongs
+        to no trace, is kept apart.
+        """
         chunks: list[Chunk] = []
+        said: list[Said] = []
         refused = 0
         for group in request.resource_logs:
             resource = group.resource.SerializeToString()
+            service = service_of(resource)
             by_trace: defaultdict[bytes, list[LogRecord]] = defaultdict(list)
             for scope in group.scope_logs:
+                own = scope.scope.name == semconv.SCOPE_LOG
                 for record in scope.log_records:
                     self.received.lines += 1
-                    if len(record.trace_id) != 16 or record.ByteSize() > MAX_ITEM_BYTES:
+                    if len(record.trace_id) not in (0, 16) or record.ByteSize() > MAX_ITEM_BYTES:
                         refused += 1
+                    elif own or not record.trace_id:
+                        said.append(said_by(service, record))
                     else:
                         by_trace[record.trace_id].append(record)
             for trace, records in by_trace.items():
@@ -175,7 +190,7 @@ class Receiver:
                     Chunk(trace, LOGS, resource, data, len(records), min(times), max(times), USUAL)
                 )
         self.received.refused += refused
-        return refused + self._store.offer(chunks)
+        return refused + self._store.offer(chunks) + self._logs.offer(said)
 
     def _chunk(self, trace: bytes, resource: bytes, spans: list[Span]) -> Chunk:
         rank, first, last = USUAL, _LATEST, 0
@@ -205,6 +220,24 @@ class _Usual:
         if len(self._means) > _NAMES:
             self._means.popitem(last=False)
         return mean is not None and took > _SLOW_NS and took > _SLOW_FACTOR * mean
+
+
+def said_by(service: str, record: LogRecord) -> Said:
+    """Gives a line with what it is found by."""
+    found = {
+        each.key: each.value.string_value for each in record.attributes if each.key in _FOUND_BY
+    }
+    run = found.get("run") or found.get(semconv.RUN, "")
+    at = min(record.time_unix_nano or record.observed_time_unix_nano, _LATEST)
+    return Said(
+        at=at,
+        service=service,
+        severity=record.severity_number,
+        run=run.rpartition("/")[2],
+        session=found.get("session") or found.get(semconv.SESSION, ""),
+        trace=record.trace_id,
+        data=record.SerializeToString(),
+    )
 
 
 class _Traces(trace_service_pb2_grpc.TraceServiceServicer):

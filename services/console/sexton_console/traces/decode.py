@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
-from opentelemetry.proto.logs.v1.logs_pb2 import ScopeLogs
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ScopeLogs
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1 import trace_pb2
 
@@ -52,16 +52,27 @@ def log_lines(resource: bytes, data: bytes, chunk: int) -> Iterator[LogLine]:
     """Gives the lines of a serialised `ScopeLogs`, which is the chunk of this number."""
     service = service_of(resource)
     for place, record in enumerate(ScopeLogs.FromString(data).log_records, 1):
-        body = value_of(record.body)
-        yield LogLine(
-            cursor=chunk * _LINES_PER_CHUNK + place,
-            at=record.time_unix_nano or record.observed_time_unix_nano,
-            span_id=record.span_id.hex(),
-            severity=record.severity_text,
-            body=body if isinstance(body, str) else str(body),
-            service=service,
-            attributes=attributes_of(record.attributes),
-        )
+        yield log_line(service, record, chunk * _LINES_PER_CHUNK + place)
+
+
+def log_line(service: str, record: LogRecord, cursor: int) -> LogLine:
+    """Gives a line; `cursor`: where it stands among the others."""
+    body = value_of(record.body)
+    return LogLine(
+        cursor=cursor,
+        at=record.time_unix_nano or record.observed_time_unix_nano,
+        span_id=record.span_id.hex(),
+        severity=record.severity_text or severity_word(record.severity_number),
+        body=body if isinstance(body, str) else str(body),
+        service=service,
+        attributes=attributes_of(record.attributes),
+    )
+
+
+def severity_word(number: int) -> str:
+    """Gives a severity as a word: OpenTelemetry has four numbers for each."""
+    words = ("", "trace", "debug", "info", "warning", "error", "fatal")
+    return words[min(len(words) - 1, (number + 3) // 4)] if number > 0 else ""
 
 
 @lru_cache(maxsize=1_000)

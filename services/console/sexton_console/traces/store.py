@@ -23,6 +23,7 @@ from typing import Final, TypeVar
 import structlog
 
 from sexton_console.traces.decode import log_lines, spans_in
+from sexton_console.traces.file import open_file
 from sexton_console.traces.model import LOGS, SPANS, Chunk, LogLine, Span
 
 Result = TypeVar("Result")
@@ -121,7 +122,9 @@ class TraceStore:
 
     async def start(self) -> None:
         """Opens the file. One that can't be read is put aside: better without a past."""
-        self._file = await self._do(lambda: _open(self._path, self._bounds, self.counters))
+        self._file = await self._do(
+            lambda: _File(open_file(self._path, _SCHEMA, _FORMAT), self._bounds, self.counters)
+        )
         self._sweeping = asyncio.create_task(self._sweep(), name="sweep-traces")
 
     async def stop(self) -> None:
@@ -341,40 +344,3 @@ class _File:
             self._sql.executemany("DELETE FROM chunks WHERE trace = ?", names)
             self._sql.executemany("DELETE FROM traces WHERE trace = ?", names)
         self._used -= sum(size for _, size in rows)
-
-
-def _open(path: Path, bounds: Bounds, counters: Counters) -> _File:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        return _File(_connect(path), bounds, counters)
-    except sqlite3.DatabaseError as error:
-        aside = path.with_suffix(".unreadable")
-        _log.error(
-            "The traces can't be read; they are put aside.",
-            action="open_traces",
-            reason=str(error),
-            path=str(aside),
-        )
-        path.replace(aside)
-        for suffix in ("-wal", "-shm"):
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
-        return _File(_connect(path), bounds, counters)
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level="IMMEDIATE", check_same_thread=False)
-    try:
-        connection.execute("PRAGMA journal_mode = WAL")
-        # A power loss may take the last moments; nothing is ever half there.
-        connection.execute("PRAGMA synchronous = NORMAL")
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version not in (0, _FORMAT):
-            raise sqlite3.DatabaseError(f"format {version} is newer than this console's")
-        connection.executescript(_SCHEMA)
-        connection.execute(f"PRAGMA user_version = {_FORMAT}")
-        connection.commit()
-    except sqlite3.Error:
-        connection.close()
-        raise
-    path.chmod(0o600)
-    return connection

@@ -11,6 +11,7 @@ from sexton_console.mesh.api import MeshApi
 from sexton_console.mesh.follower import Follower
 from sexton_console.mesh.takeovers import LeaderWatch
 from sexton_console.otlp.receiver import Receiver
+from sexton_console.traces.service_logs import ServiceLogs
 from sexton_console.traces.store import TraceStore
 from sexton_console.web.errands import Errands
 from sexton_console.web.sessions import Sessions
@@ -25,6 +26,7 @@ class Desk:
     follower: Follower
     watch: LeaderWatch
     traces: TraceStore
+    logs: ServiceLogs
     receiver: Receiver
     errands: Errands
     sessions: Sessions

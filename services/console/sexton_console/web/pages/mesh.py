@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,11 +12,18 @@ from starlette.responses import Response
 from sexton.v1 import scheduler_pb2 as api
 from sexton_console.mesh.api import part
 from sexton_console.otlp.metrics import Key
+from sexton_console.web import query
 from sexton_console.web.desk import desk_of
 from sexton_console.web.pages.now import members_of
 from sexton_console.web.render import render
 from sexton_console.web.shared import shared
+from sexton_console.web.urls import with_query
 from sexton_runtime import semconv
+
+LINES: Final = 60
+"""Of what services log, at once."""
+LEVELS: Final = {"debug": 0, "info": 9, "warning": 13, "error": 17}
+"""Least severities, by their words."""
 
 
 class MemberRow(NamedTuple):
@@ -43,15 +50,31 @@ class Number(NamedTuple):
 async def show(request: Request) -> Response:
     """Shows the control plane."""
     desk = desk_of(request)
-    members, store, usage = await asyncio.gather(
-        members_of(desk), part(shared(desk, "store", 1.0, desk.api.store)), desk.traces.usage()
+    service = query.text(request, "service")
+    level = query.choice(request, "level", LEVELS, "info")
+    before = query.number(request, "before", 2**53)
+    members, store, usage, said, services = await asyncio.gather(
+        members_of(desk),
+        part(shared(desk, "store", 1.0, desk.api.store)),
+        desk.traces.usage(),
+        desk.logs.newest(service=service, severity=LEVELS[level], before=before, limit=LINES),
+        desk.logs.services(),
     )
+    here = {"service": service, "level": level if level != "info" else ""}
     return render(
         request,
         "mesh.html",
         title="Control plane",
         section="mesh",
-        live=True,
+        live=not before,
+        said=said,
+        services=services,
+        service=service,
+        level=level,
+        levels=LEVELS,
+        older=with_query("/mesh", **here, before=said[-1].cursor) if len(said) == LINES else "",
+        newest=with_query("/mesh", **here) if before else "",
+        logs=desk.logs,
         mesh_time=members.mesh_time,
         members=[_row(member) for member in members.members],
         store=store,

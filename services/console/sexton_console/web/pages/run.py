@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from sexton.v1 import run_pb2
 from sexton_console.traces.rail import rail_of
+from sexton_console.traces.service_logs import About
 from sexton_console.traces.waterfall import attempts_of, pushed_at, waterfall
 from sexton_console.web import definition, query
 from sexton_console.web.desk import desk_of
@@ -37,8 +38,12 @@ async def show(request: Request) -> Response:
     trace = b"" if context is None else context.trace_id
     spans = await desk.traces.spans(trace) if trace else []
     lines = await desk.traces.lines(trace, limit=LINES) if trace else []
+    sessions = tuple({attempt.session for attempt in run.attempts})
     now = desk.clock.wall_ns()
     rail = rail_of(run, now, pushed_at(spans))
+    said = await desk.logs.about(
+        About(run_id, trace, sessions, rail.start, rail.end + _AFTERWARDS_NS)
+    )
     zone = query.text(request, "zone") or "UTC"
     falls = waterfall(rail, spans, lines, attempts_of(context, rail))
     begin = query.number(request, "from", len(falls.bars))
@@ -65,6 +70,7 @@ async def show(request: Request) -> Response:
         further=len(falls.bars) - begin - ROWS,
         further_rows=with_query(here, **{"from": begin + ROWS}),
         lines=lines,
+        said=said,
         spans=len(spans),
         trace=trace.hex(),
         sampled=context is not None and context.sampled,

@@ -1,0 +1,52 @@
+"""Files of the console's own: SQLite, opened, or put aside where they can't be read."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import structlog
+
+_log = structlog.get_logger(__name__)
+
+
+def open_file(path: Path, schema: str, version: int) -> sqlite3.Connection:
+    """Opens a file with this schema; one that can't be read is put aside: better without a past.
+
+    `schema` is run at each opening; `version` is that of the format, of which older consoles read
+    none that is newer than theirs.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        return _connect(path, schema, version)
+    except sqlite3.DatabaseError as error:
+        aside = path.with_suffix(".unreadable")
+        _log.error(
+            "What was received before can't be read; it is put aside.",
+            action="open_traces",
+            reason=str(error),
+            path=str(aside),
+        )
+        path.replace(aside)
+        for suffix in ("-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        return _connect(path, schema, version)
+
+
+def _connect(path: Path, schema: str, newest: int) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level="IMMEDIATE", check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        # A power loss may take the last moments; nothing is ever half there.
+        connection.execute("PRAGMA synchronous = NORMAL")
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version not in (0, newest):
+            raise sqlite3.DatabaseError(f"format {version} is newer than this console's")
+        connection.executescript(schema)
+        connection.execute(f"PRAGMA user_version = {newest}")
+        connection.commit()
+    except sqlite3.Error:
+        connection.close()
+        raise
+    path.chmod(0o600)
+    return connection
