@@ -30,6 +30,7 @@ RunId: TypeAlias = str
 
 UID_ENTROPY_BYTES: Final = 15
 """120 random bits make a uid of 24 characters without padding."""
+_UID_CHARACTERS: Final = 24
 
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 _UID = re.compile(r"[a-z2-7]{24}")
@@ -75,6 +76,13 @@ def make_uid(entropy: bytes) -> str:
     """Returns the uid of a new incarnation from `UID_ENTROPY_BYTES` random bytes."""
     assert len(entropy) == UID_ENTROPY_BYTES, "a uid is made of 15 random bytes"
     return base32(entropy)
+
+
+def make_uids(entropy: bytes) -> list[str]:
+    """Returns uids of several incarnations, of `UID_ENTROPY_BYTES` random bytes each."""
+    assert len(entropy) % UID_ENTROPY_BYTES == 0, "a uid is made of 15 random bytes"
+    text = base32(entropy)
+    return [text[at : at + _UID_CHARACTERS] for at in range(0, len(text), _UID_CHARACTERS)]
 
 
 def check_uid(value: str, *, field: str = "uid") -> str:

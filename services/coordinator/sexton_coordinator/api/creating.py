@@ -14,7 +14,7 @@ from sexton.v1 import scheduler_pb2 as api
 from sexton_coordinator.api import checks
 from sexton_coordinator.api.changes import note_timer
 from sexton_coordinator.api.checks import Name
-from sexton_coordinator.api.definitions import SPEC, Checked, check_spec, make_uids
+from sexton_coordinator.api.definitions import SPEC, Checked, check_spec, draw_uids
 from sexton_coordinator.api.editing import first_record
 from sexton_coordinator.api.showing import full_message
 from sexton_coordinator.mesh import Mesh
@@ -87,7 +87,7 @@ class Creator:
 
     def _new_uid(self) -> str:
         if not self._uids:
-            self._uids = make_uids(self._mesh.randomness, _UIDS_AT_ONCE)
+            self._uids = draw_uids(self._mesh.randomness, _UIDS_AT_ONCE)
         return self._uids.pop()
 
     def _kind(self, name: JobName, checked: Checked) -> _Kind:

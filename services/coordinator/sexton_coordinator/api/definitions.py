@@ -13,7 +13,7 @@ from sexton_coordinator.api.checks import Name, refusing
 from sexton_coordinator.jobs_store import JobReader
 from sexton_coordinator.templates import Template
 from sexton_coordinator.writes import JobName
-from sexton_core.ids import UID_ENTROPY_BYTES, make_uid
+from sexton_core.ids import UID_ENTROPY_BYTES, make_uids
 from sexton_core.instants import Instant
 from sexton_core.policy import Definition
 from sexton_core.schedule import first_or_refuse
@@ -77,15 +77,13 @@ def require_a_time(definition: Definition, now: Instant) -> None:
 
 def new_name(reader: JobReader, name: Name, randomness: Randomness) -> JobName:
     """Returns the name of a new incarnation."""
-    (uid,) = make_uids(randomness, 1)
+    (uid,) = draw_uids(randomness, 1)
     return reader.name_of(name.namespace, name.job, uid)
 
 
-def make_uids(randomness: Randomness, number: int) -> list[str]:
+def draw_uids(randomness: Randomness, number: int) -> list[str]:
     """Returns the uids of so many new incarnations."""
-    drawn = bytes.fromhex(randomness.token_hex(UID_ENTROPY_BYTES * number))
-    ends = range(UID_ENTROPY_BYTES, len(drawn) + 1, UID_ENTROPY_BYTES)
-    return [make_uid(drawn[end - UID_ENTROPY_BYTES : end]) for end in ends]
+    return make_uids(bytes.fromhex(randomness.token_hex(UID_ENTROPY_BYTES * number)))
 
 
 def merged(stored: pb.JobSpec, given: pb.JobSpec, mask: FieldMask) -> pb.JobSpec:

@@ -10,6 +10,7 @@ from typing import Final
 from sexton.errors import InvalidArgument
 from sexton.internal.v1 import records_pb2 as records
 from sexton.v1 import scheduler_pb2 as api
+from sexton.v1.job_pb2 import JobSpec
 from sexton_coordinator.api import checks
 from sexton_coordinator.api.checks import Name
 from sexton_coordinator.api.definitions import Checked, check_spec, new_name, require_a_time
@@ -78,25 +79,37 @@ async def check_all(mesh: Mesh, request: api.ApplyJobsRequest) -> list[Entry]:
     for index, job in enumerate(request.jobs):
         if index % YIELD_EVERY == 0:
             await asyncio.sleep(0)
-        with refusals.collecting(f"jobs[{index}]", job.name):
-            name = checks.job_name("name", job.name)
-            if name in seen:
-                raise InvalidArgument("name", job.name, "each name once")
-            seen.add(name)
-            template = mesh.jobs.shared_template(job.spec, 1)
-            checked = None if template is None else shared.get(template)
-            fresh = None
-            if checked is None:
-                fresh = new_name(mesh.jobs, name, mesh.randomness)
-                checked = check_spec(mesh.jobs, fresh, job.spec, 1, mesh.now())
-                if checked.template.shared:
-                    shared[checked.template] = checked
-                    fresh = None
-            key = keys.job_key(name.namespace, name.job)
-            entries.append(Entry(name=name, key=key, checked=checked, fresh=fresh))
+        try:
+            name = _new_one(job.name, seen)
+            entries.append(_checked(mesh, name, job.spec, shared))
+        except InvalidArgument as error:
+            refusals.add(f"jobs[{index}]", job.name, error)
     refusals.refuse()
     await _require_times(mesh, entries, refusals)
     return entries
+
+
+def _new_one(text: str, seen: set[Name]) -> Name:
+    name = checks.job_name("name", text)
+    if name in seen:
+        raise InvalidArgument("name", text, "each name once")
+    seen.add(name)
+    return name
+
+
+def _checked(mesh: Mesh, name: Name, spec: JobSpec, shared: dict[Template, Checked]) -> Entry:
+    """Checks one job; `shared` holds what was found out about definitions that others have too."""
+    key = keys.job_key(name.namespace, name.job)
+    template = mesh.jobs.shared_template(spec, 1)
+    checked = None if template is None else shared.get(template)
+    if checked is not None:
+        return Entry(name=name, key=key, checked=checked, fresh=None)
+    fresh = new_name(mesh.jobs, name, mesh.randomness)
+    checked = check_spec(mesh.jobs, fresh, spec, 1, mesh.now())
+    if not checked.template.shared:
+        return Entry(name=name, key=key, checked=checked, fresh=fresh)
+    shared[checked.template] = checked
+    return Entry(name=name, key=key, checked=checked, fresh=None)
 
 
 async def _require_times(mesh: Mesh, entries: Sequence[Entry], refusals: Refusals) -> None:

@@ -31,17 +31,21 @@ class Refusals:
         try:
             yield
         except InvalidArgument as error:
-            self._refused[where] = None
-            self._first_field = self._first_field or f"{where}.{error.field}"
-            line = f"{where}"
-            if error.field != "name":
-                line += f" {name}"
-            line += f": {error.message}"
-            self._cost += _cost(line)
-            if self._cost <= _MAX_COST or not self._lines:
-                self._lines.append(line)
-            else:
-                self._left_out += 1
+            self.add(where, name, error)
+
+    def add(self, where: str, name: str, error: InvalidArgument) -> None:
+        """Notes what is wrong with a part."""
+        self._refused[where] = None
+        self._first_field = self._first_field or f"{where}.{error.field}"
+        line = f"{where}"
+        if error.field != "name":
+            line += f" {name}"
+        line += f": {error.message}"
+        self._cost += _cost(line)
+        if self._cost <= _MAX_COST or not self._lines:
+            self._lines.append(line)
+        else:
+            self._left_out += 1
 
     def refuse(self) -> None:
         """Raises what was gathered, if anything was.
