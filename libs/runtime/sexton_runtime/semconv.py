@@ -96,6 +96,7 @@ ATTEMPT_STATE: Final = "sexton.attempt.state"
 TOKEN: Final = "sexton.token"  # noqa: S105 - a fencing token is no secret
 WORKER: Final = "sexton.worker"
 SESSION: Final = "sexton.session"
+LEASE: Final = "sexton.lease"
 ERROR_TYPE: Final = "error.type"
 MESSAGING_SYSTEM: Final = "messaging.system"
 MESSAGING_OPERATION: Final = "messaging.operation.type"

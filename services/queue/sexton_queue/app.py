@@ -28,6 +28,7 @@ from sexton_runtime.rpc.grpc_transport import LEADER
 from sexton_runtime.rpc.policy_channel import PolicyChannel
 from sexton_runtime.rpc.server import Readiness, RpcServer, Service
 from sexton_runtime.secrets import AnySecret, Role
+from sexton_runtime.takeovers import Takeovers
 from sexton_runtime.telemetry import Points, Telemetry
 from sexton_runtime.transport import Transport
 from sexton_runtime.version import software_version
@@ -67,6 +68,7 @@ class Queue:
             on_leading=self._tell_health,
             config=config,
             member=self._record,
+            takeovers=Takeovers(telemetry, clock, "queue"),
             ended=None if telemetry.exporter is None else spans_to(telemetry.exporter),
         )
         servicer = Servicer(self.owner, randomness, self._member)

@@ -25,6 +25,7 @@ from sexton_runtime.kv.client import StoreClient
 from sexton_runtime.kv.lease_keeper import LeaseKeeper
 from sexton_runtime.kv.watcher import LASTING
 from sexton_runtime.randomness import Randomness
+from sexton_runtime.takeovers import Takeovers
 
 _PAUSE_S: Final = 0.5
 """After a tenure that ended by a fault of our own."""
@@ -49,9 +50,11 @@ class Owner:
         on_leading: Callable[[bool], object],
         config: QueueConfig,
         member: Callable[[], records_pb2.MemberRecord],
+        takeovers: Takeovers,
         ended: Ended | None = None,
     ) -> None:
         """`ended` is given the record of each run whose end is durable."""
+        self._takeovers = takeovers
         self.counters = Counters()
         self.tenure: Tenure | None = None
         self.failed = asyncio.Event()
@@ -127,6 +130,7 @@ class Owner:
                 coordinator_shards=status.coordinator_shards,
                 clock=self._clock,
                 randomness=self._randomness,
+                takeover=self._takeovers.begin(lease, self._config.shard, self._keeper.holder),
             )
             async with lease:
                 await self._own(tenure)

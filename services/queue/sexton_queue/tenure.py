@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from sexton.errors import NoSpace, NotLeader, SextonError
-from sexton_queue.changes import Change
+from sexton_queue.changes import Change, Kind
 from sexton_queue.entries import Now
 from sexton_queue.machine import MAX_CHANGES, Machine
 from sexton_queue.reading import Reading
@@ -24,6 +24,7 @@ from sexton_runtime.kv.held_lease import HeldLease
 from sexton_runtime.kv.types import Outcome, TxnResult
 from sexton_runtime.kv.watcher import LASTING
 from sexton_runtime.randomness import Randomness
+from sexton_runtime.takeovers import Takeover
 
 PACE_S: Final = 0.003
 """Least time between two commits, and between two messages on a stream."""
@@ -55,6 +56,7 @@ class Tenure:
         coordinator_shards: int,
         clock: Clock,
         randomness: Randomness,
+        takeover: Takeover,
     ) -> None:
         self.machine = machine
         self.lease = lease
@@ -77,6 +79,8 @@ class Tenure:
             now=self.now,
         )
         self._closed = False
+        self._takeover: Takeover | None = takeover
+        """Until the first assignment."""
 
     @property
     def token(self) -> int:
@@ -191,6 +195,8 @@ class Tenure:
     async def _serve(self) -> None:
         await self._reading.load()
         self.loaded.set()
+        if self._takeover is not None:
+            self._takeover.acting()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._reading.sweep(self.wake))
             while True:
@@ -236,4 +242,7 @@ class Tenure:
         self._settled.set()
         if self.lease.still_held():
             self.machine.settle(found, results, self.now())
+            if self._takeover is not None and results and any(c.kind is Kind.ASSIGN for c in found):
+                self._takeover.acted("first assignment")
+                self._takeover = None
             self.wake()

@@ -91,6 +91,8 @@ class HeldLease:
         self.lost = asyncio.Event()
         """Set when the tenure has ended, whatever the reason."""
         self.lost_because: LostBecause | None = None
+        self.free_ns = 0
+        """When it was first known to be free, by the wall clock; 0: that is not known."""
         self._keeper = keeper
         self._ttl_ns = ttl_ms * _NS_PER_MS
         self._deadline_ns = deadline_ns  # on the boot clock

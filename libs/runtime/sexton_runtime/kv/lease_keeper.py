@@ -124,13 +124,16 @@ class LeaseKeeper:
 
     async def _contend(self, name: str, ttl_ms: int, value: bytes) -> HeldLease:
         backoff = Backoff(self._randomness, _FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+        free_ns = self.clock.wall_ns()
         while self.is_running():
             try:
                 found = await self._ask(name, ttl_ms, value)
                 if not isinstance(found, HeldLease):
                     backoff.reset()
                     await self._await_end(found)
+                    free_ns = self.clock.wall_ns()
                 elif self.is_running():
+                    found.free_ns = free_ns
                     return found
                 else:  # overtaken by the stop: nobody would renew it
                     await found.release()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import structlog
@@ -80,7 +80,9 @@ class Firing:
         filling: Filling,
         queues: Queues,
         counters: Counters,
+        fired: Callable[[str], object],
     ) -> None:
+        """`fired` is told of committed runs."""
         self.hungry: Final = asyncio.Event()
         """Set when the horizon is to be loaded again."""
         self._mesh = mesh
@@ -90,6 +92,7 @@ class Firing:
         self._filling = filling
         self._queues = queues
         self._counters = counters
+        self._fired = fired
         self._planner = Planner(
             coordinator_shards=mesh.coordinator_shards,
             queue_shards=mesh.queue_shards,
@@ -354,6 +357,8 @@ class Firing:
         known.strikes = 0
         if step.txn is not None:
             counters.runs += len(verdict.runs)
+            if verdict.runs:
+                self._fired("first fire")
             counters.decisions += len(verdict.ranges)
             counters.rearmed += known.force or (step.writes_state and not verdict.changed)
             if known.loaded is step.loaded:

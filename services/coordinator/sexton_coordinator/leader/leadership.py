@@ -15,6 +15,7 @@ from sexton_records import keys
 from sexton_runtime import semconv
 from sexton_runtime.rpc.grpc_transport import LEADER
 from sexton_runtime.rpc.health import Health
+from sexton_runtime.takeovers import Takeovers
 from sexton_runtime.telemetry import Points, Telemetry
 
 _log = structlog.get_logger(__name__)
@@ -32,6 +33,7 @@ class Leadership:
         self._tenures: dict[int, Tenure] = {}
         self._running: list[asyncio.Task[None]] = []
         self._leading: set[asyncio.Task[None]] = set()
+        self._takeovers = Takeovers(telemetry, mesh.clock, "coordinator")
         self._health: Health | None = None
         self._stopping = False
         telemetry.gauge(semconv.COORDINATOR_SHARDS_LED, self._shards_led)
@@ -90,7 +92,11 @@ class Leadership:
             self.counters.tenures += 1
             _log.info("Leads a shard.", action="lead", shard=shard, token=lease.token)
             tenure = self._tenures[shard] = Tenure(
-                mesh=self._mesh, lease=lease, shard=shard, counters=self.counters
+                mesh=self._mesh,
+                lease=lease,
+                shard=shard,
+                counters=self.counters,
+                takeover=self._takeovers.begin(lease, shard, self._mesh.id),
             )
             self._report()
             try:

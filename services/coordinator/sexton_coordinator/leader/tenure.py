@@ -29,6 +29,7 @@ from sexton_records import keys
 from sexton_runtime.kv.held_lease import HeldLease
 from sexton_runtime.kv.types import Delete, Txn
 from sexton_runtime.kv.watcher import LASTING
+from sexton_runtime.takeovers import Takeover
 
 _DRAIN_S: Final = 0.6
 """How long a hand-over waits for answers. The successor must act within a second."""
@@ -51,13 +52,16 @@ _log = structlog.get_logger(__name__)
 class Tenure:
     """A leader's work under one lease. `run` it once; `hand_over` ends it in order."""
 
-    def __init__(self, *, mesh: Mesh, lease: HeldLease, shard: int, counters: Counters) -> None:
+    def __init__(
+        self, *, mesh: Mesh, lease: HeldLease, shard: int, counters: Counters, takeover: Takeover
+    ) -> None:
         self.lease: Final = lease
         self.shard: Final = shard
         self.acting: Final = asyncio.Event()
         """Set once what is due is known, and looked at."""
         self._mesh = mesh
         self._counters = counters
+        self._takeover = takeover
         self._machine = Machine()
         self._filling = Filling(mesh=mesh, lease=lease, shard=shard, machine=self._machine)
         self._links = Links(
@@ -76,6 +80,7 @@ class Tenure:
             filling=self._filling,
             queues=self._links,
             counters=counters,
+            fired=takeover.acted,
         )
         self._lookout = Lookout(
             mesh=mesh,
@@ -232,6 +237,7 @@ class Tenure:
             )
             self._lookout.want()
             self.acting.set()
+            self._takeover.acting()
 
     async def _load(self) -> int:
         """Loads the horizon; gives the revision from which changes are to be followed."""
