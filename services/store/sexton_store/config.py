@@ -41,7 +41,7 @@ class StoreConfig:
     ] = 64 * MIB
     verify_up_to_bytes: Annotated[
         int, Field(ge=0, description="data up to this size is checked whole at every start")
-    ] = 256 * MIB
+    ] = 64 * MIB
     watch_window_events: Annotated[
         int, Field(ge=1_000, le=10_000_000, description="changes kept for watchers that lag")
     ] = 100_000

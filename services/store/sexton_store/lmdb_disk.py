@@ -77,7 +77,7 @@ class LmdbConfig:
     """What deletes and settlements may use of the map beyond `max_map_bytes`."""
     reserve_bytes: int = 64 * MIB
     """What is held on the disk for deletes and settlements; 0: nothing."""
-    verify_up_to_bytes: int = 256 * MIB
+    verify_up_to_bytes: int = 64 * MIB
     """A data file up to this size is checked whole at every start (about 10 ms per MiB)."""
 
 
