@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sexton_sim.check import Verdict
+from sexton_sim.check.rules import TITLES
 from sexton_sim.simulation import Outcome
 
 
@@ -115,7 +116,12 @@ class Report:
                 f"  {name:<10}{rule.holds:>7,}{rule.violated:>10,}{rule.inconclusive:>14,}"
                 f"{rule.looked_at:>15,}"
             )
+        unseen = [name for name in TITLES if not self._judged(name)]
+        yield f"never judged          {', '.join(unseen) or 'none'}"
         yield f"failed seeds          {', '.join(map(str, self.failed)) or 'none'}"
+
+    def _judged(self, name: str) -> bool:
+        return name in self.rules and self.rules[name].looked_at > 0
 
 
 def _order(item: tuple[str, Rule]) -> tuple[bool, str, int, str]:

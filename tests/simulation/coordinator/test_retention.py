@@ -12,7 +12,7 @@ from simulation.coordinator.mesh import Mesh, S, every
 from sexton.internal.v1 import records_pb2 as pb
 from sexton.v1 import job_pb2, run_pb2
 from sexton_coordinator.writes import JobName
-from sexton_core.instants import HOUR, MINUTE
+from sexton_core.instants import DAY, HOUR, MINUTE
 from sexton_core.words import Reason
 from sexton_records import keys
 from sexton_runtime.kv.types import Put, Txn
@@ -97,6 +97,28 @@ def test_former_versions_go_and_those_that_something_waits_with_stay() -> None:
         assert {start.version for start in (await mesh.load(job)).state.buffered} == {1}
 
     Mesh(lasts_s=100).run(scenario)
+
+
+def test_deleted_jobs_are_kept_for_a_month_and_the_newest_hundred_of_a_name() -> None:
+    async def scenario(mesh: Mesh) -> None:
+        now = mesh.mesh_now()
+        uids = [
+            f"{'abcdefghij'[n // 26]}{'abcdefghijklmnopqrstuvwxyz'[n % 26]}" for n in range(103)
+        ]
+        ages = {uid: n * MINUTE for n, uid in enumerate(uids)}
+        puts = [Put(keys.former_key("default", "a", now - ages[uid], uid), b"") for uid in uids]
+        puts += [
+            Put(keys.former_key("default", "b", now - age * DAY, str(age)), b"") for age in (29, 31)
+        ]
+        for first in (0, 60):
+            await mesh.store.commit([Txn(then=tuple(puts[first : first + 60]))])
+        await mesh.leader()
+        await asyncio.sleep(12)
+        kept = [keys.parse_former_key(kv.key)[1] for kv in await mesh.below(b"former/")]
+        assert sorted(kept) == sorted([*uids[:100], "29"])
+        assert mesh.counted("removed_former_jobs") == 4
+
+    Mesh().run(scenario)
 
 
 def test_requests_are_forgotten_after_ten_minutes() -> None:

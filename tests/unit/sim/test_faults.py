@@ -27,6 +27,13 @@ def test_a_schedule_is_drawn_from_the_seed_alone() -> None:
     assert 58.0 < sum(fault.after_s for fault in first) < 60.0
 
 
+def test_faults_that_come_alone_leave_the_mesh_its_time_between_them() -> None:
+    first, *others = draw_schedule(FaultPlan(mean_pause_s=1.0, calm_s=14.0), 7, 300.0)
+    assert first.after_s < 14.0
+    assert len(others) > 10
+    assert all(fault.after_s > 14.0 for fault in others)
+
+
 def test_a_longer_schedule_begins_as_a_shorter_one() -> None:
     plan = FaultPlan(mean_pause_s=0.5)
     shorter = list(draw_schedule(plan, 7, 30.0))

@@ -67,10 +67,11 @@ def test_two_hashes_of_one_seed_are_a_failure(
 def test_a_replay_lists_its_faults_and_can_leave_some_out(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert command.main(["--replay", "7", "--duration", "6"]) == 0
+    replay = ["--world", "store", "--replay", "7", "--duration", "6"]
+    assert command.main(replay) == 0
     faults = [line for line in capsys.readouterr().out.splitlines() if line.startswith("fault")]
     assert len(faults) > 1
-    assert command.main(["--replay", "7", "--duration", "6", "--only", "1"]) == 0
+    assert command.main([*replay, "--only", "1"]) == 0
     fewer = [line for line in capsys.readouterr().out.splitlines() if line.startswith("fault")]
     assert fewer == faults[:1]
 

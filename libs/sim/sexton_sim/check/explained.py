@@ -7,7 +7,7 @@ and from the one time for which a commit was computed. It is derived here, and c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from sexton.internal.v1 import records_pb2 as pb
@@ -97,7 +97,7 @@ class ExplainedRules:
 
     def check_states(self, commit: MeshCommit, decided: Mapping[str, Decided]) -> None:
         """Looks at the same commit, when what it does to definitions is known."""
-        until_ns, by_person = commit.mesh_ns + self._ahead_ns, bool(commit.of(keys.JOBS))
+        by_person = bool(commit.of(keys.JOBS))
         for changed in commit.of(keys.STATE):
             job = self._jobs.get(changed.uid)
             before, after = changed.before, changed.after
@@ -106,8 +106,9 @@ class ExplainedRules:
             if job.timeline is not None:
                 self._verdict.checked["S26"] += 1
                 one = decided.get(changed.uid, Decided())
+                times = {*_times(one, commit)}
                 for said in _wrong_in_state(
-                    job, before, after, one, until_ns=until_ns, by_person=by_person
+                    job, before, after, one, times=times, by_person=by_person
                 ):
                     self._verdict.violate("S26", f"the state of {job.shown} {said}", [commit])
 
@@ -132,7 +133,7 @@ class _Look:
 
     def take(self, until_ns: int) -> None:
         """Looks at everything that it says; it can't have been computed for later."""
-        times = {*self._times()}
+        times = {*_times(self._decided, self._commit)}
         self._verdict.checked["S26"] += 1
         if len(times) > 1 or max(times, default=0) > until_ns:
             told = ", ".join(map(instant, sorted(times)))
@@ -145,22 +146,6 @@ class _Look:
             self._check_buffered(start)
         for record in self._decided.decisions:
             self._check_decision(record)
-
-    def _times(self) -> Iterator[int]:
-        """Gives all times for which the commit says that it was computed."""
-        decided = self._decided
-        for run in decided.runs:
-            yield run.create_time_ns
-            if run.run_id not in decided.unbuffered and run.origin != _SCHEDULE:
-                yield run.due_ns
-        for start in decided.buffered:
-            yield start.buffered_at_ns
-            if start.origin != _SCHEDULE:
-                yield start.due_ns
-        yield from (record.decide_time_ns for record in decided.decisions)
-        for changed in self._commit.of(keys.REQUESTS):
-            if changed.after is not None:
-                yield changed.after.create_time_ns
 
     # Starts
 
@@ -359,18 +344,34 @@ class _Look:
         self._verdict.violate("S26", what.format(self._job.shown), [self._commit])
 
 
+def _times(decided: Decided, commit: MeshCommit) -> Iterator[int]:
+    """Gives all times for which a commit says that it was computed."""
+    for run in decided.runs:
+        yield run.create_time_ns
+        if run.run_id not in decided.unbuffered and run.origin != _SCHEDULE:
+            yield run.due_ns
+    for start in decided.buffered:
+        yield start.buffered_at_ns
+        if start.origin != _SCHEDULE:
+            yield start.due_ns
+    yield from (record.decide_time_ns for record in decided.decisions)
+    for changed in commit.of(keys.REQUESTS):
+        if changed.after is not None:
+            yield changed.after.create_time_ns
+
+
 def _wrong_in_state(
     job: JobLog,
     before: pb.StateRecord,
     after: pb.StateRecord,
     decided: Decided,
     *,
-    until_ns: int,
+    times: Collection[int],
     by_person: bool,
 ) -> Iterator[str]:
     """Says what in a state does not follow from the one before and from its commit.
 
-    What is due and did not fit is decided at once: its timer stands for no later time than this.
+    Where there may be more than fitted it is looked at again at once: at one of these times.
     """
     assert job.timeline is not None, "its definition came with its first state"
     armed = job.timeline.next_after(after.cursor_ns)
@@ -379,8 +380,7 @@ def _wrong_in_state(
         yield f"is armed for {_told(_optional(after, 'armed_ns'))}, and {_told(armed)} is next"
     due = None if armed is None or paused else job.timeline.due(armed)
     timer = _optional(after, "timer_ns")
-    more = due is not None and timer is not None and due <= timer <= until_ns
-    if timer != due and not more:
+    if timer != due and timer not in times:
         yield f"has a timer for {_told(timer)}, and {_told(due)} is next"
     counters = {name: getattr(before.counters, name) for name in ("fired", *_COUNTERS.values())}
     counters["fired"] += sum(run.origin == _SCHEDULE for run in decided.runs)

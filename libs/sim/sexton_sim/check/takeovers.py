@@ -18,7 +18,7 @@ _RETRY_NS: Final = 1_000_000_000
 """Within so long a standby asks for a lease that is free; and a successor acts after SIGTERM."""
 _CALM_NS: Final = 6_000_000_000
 """Nothing else may be done for so long around a stop, so that it alone explains what follows."""
-_OWN: Final = frozenset({"inject", "exit", "start", "stop", "backup"})
+_OWN: Final = frozenset({"inject", "exit", "start", "stop", "backup", "healed"})
 
 
 class _Tenure(NamedTuple):

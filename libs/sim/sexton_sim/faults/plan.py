@@ -18,6 +18,8 @@ class FaultPlan:
 
     mean_pause_s: float = 2.5
     """Mean time between two faults; 0: none at all."""
+    calm_s: float = 0.0
+    """So much time more between two, so that each is felt alone."""
 
     crash_store: float = 2.0
     crash_in_commit: float = 3.0
@@ -76,6 +78,8 @@ class FaultPlan:
 
 
 P = TypeVar("P", bound=FaultPlan)
+_TIMES = frozenset({"mean_pause_s", "calm_s"})
+"""What is no kind of fault."""
 NO_FAULTS = replace(FaultPlan(), mean_pause_s=0.0)
 
 
@@ -90,7 +94,7 @@ class Fault(NamedTuple):
 
 def kinds_of(plan: FaultPlan | type[FaultPlan]) -> list[str]:
     """Lists the kinds of fault that a plan knows."""
-    return [field.name for field in fields(plan) if field.name != "mean_pause_s"]
+    return [field.name for field in fields(plan) if field.name not in _TIMES]
 
 
 def swarm(rng: random.Random, plan: type[P]) -> P:
@@ -114,7 +118,7 @@ def draw_schedule(plan: FaultPlan, seed: int, duration_s: float) -> Iterator[Fau
     rng = random.Random(f"faults-{seed}")  # noqa: S311 - determinism is the point
     at_s, number = 0.0, 0
     while True:
-        after_s = rng.expovariate(1 / plan.mean_pause_s)
+        after_s = rng.expovariate(1 / plan.mean_pause_s) + plan.calm_s * (number > 0)
         at_s += after_s
         if at_s >= duration_s:
             return

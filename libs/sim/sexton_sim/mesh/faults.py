@@ -26,6 +26,9 @@ class MeshFaults(FaultPlan):
 
     stop_member: float = 2.0
     """SIGTERM, and a start a little later."""
+    stop_acting: float = 1.0
+    """The same of a leader or owner."""
+    crash_worker: float = 1.0
     rolling_restart: float = 0.5
     """SIGTERM for everybody, one after the other."""
     crash_pair: float = 1.0
@@ -127,6 +130,19 @@ def _stop(it: Injector, host: Host, kind: str) -> None:
         it.world.recorder.fault("stop", host.name)
 
 
+def _stop_acting(it: Injector, rng: random.Random) -> None:
+    acting = [*_leaders(_mesh(it), ""), *_owners(_mesh(it), "")]
+    if acting:
+        _stop(it, rng.choice(acting), "stop_acting")
+
+
+def _crash_worker(it: Injector, rng: random.Random) -> None:
+    workers = [host for host in _mesh(it).members if host.name.startswith("worker")]
+    host = rng.choice(workers)
+    it.note("crash_worker")
+    it.at_some_await(host, rng, host.crash)
+
+
 def _rolling_restart(it: Injector, rng: random.Random) -> None:
     hosts = list(it.world.hosts)
     rng.shuffle(hosts)
@@ -165,6 +181,8 @@ def _mesh(it: Injector) -> MeshWorld:
 DEEDS: Deeds = {
     **EVERYWHERE,
     "stop_member": _stop_member,
+    "stop_acting": _stop_acting,
+    "crash_worker": _crash_worker,
     "rolling_restart": _rolling_restart,
     "crash_pair": _crash_pair,
     "sever": _sever,
