@@ -11,6 +11,7 @@ from typing import Final
 from sexton import errors
 from sexton.v1 import scheduler_pb2 as api
 from sexton_console.mesh.api import MeshApi
+from sexton_runtime import otlp
 from sexton_runtime.clock import Clock
 
 EVERY_S: Final = 2.0
@@ -30,6 +31,11 @@ class Term:
     since_s: float
     until_s: float
     """0: it leads now."""
+
+    @property
+    def trace(self) -> str:
+        """Gives the id of the trace in which it told how it came to lead."""
+        return otlp.takeover_trace(self.holder, self.token).trace_id.hex()
 
 
 class LeaderWatch:

@@ -9,9 +9,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from sexton_console.mesh.numbers import FAILED, Minute, Seen
+from sexton_console.mesh.takeovers import Term
 from sexton_console.words import span
 
 WEEKS: Final = 13
+LEAST_STRIP_S: Final = 60.0
+"""The strip of who led shows at least so much."""
+_NARROWEST: Final = 0.4
 PLOT_WIDTH: Final = 640
 PLOT_HEIGHT: Final = 110
 
@@ -54,6 +58,21 @@ class Plot(NamedTuple):
     late: tuple[Dot, ...]
     took_marks: tuple[tuple[float, str], ...]
     late_marks: tuple[tuple[float, str], ...]
+
+
+class Reign(NamedTuple):
+    """A time for which somebody led, on the strip's axis, which is 100 wide."""
+
+    term: Term
+    left: float
+    width: float
+
+
+class Lane(NamedTuple):
+    """Who led one shard, the earliest first."""
+
+    name: str
+    reigns: tuple[Reign, ...]
 
 
 class Day(NamedTuple):
@@ -126,6 +145,34 @@ def _dots(
         (round(height(10.0**power), 1), span(10.0**power)) for power in range(low, high + 1)
     )
     return dots, marks
+
+
+def strip(terms: Sequence[Term], now_s: float) -> tuple[list[Lane], float]:
+    """Draws who led when; gives also when the axis begins."""
+    start_s = min((term.since_s for term in terms), default=now_s)
+    start_s = min(start_s, now_s - LEAST_STRIP_S)
+    by_shard: defaultdict[tuple[str, int], list[Term]] = defaultdict(list)
+    for term in sorted(terms, key=lambda term: term.since_s):
+        by_shard[term.role, term.shard].append(term)
+
+    def place(moment_s: float) -> float:
+        return 100 * (moment_s - start_s) / (now_s - start_s)
+
+    lanes = [
+        Lane(
+            f"{role} {shard}" if shard else role,
+            tuple(
+                Reign(
+                    term,
+                    place(term.since_s),
+                    max(_NARROWEST, place(term.until_s or now_s) - place(term.since_s)),
+                )
+                for term in found
+            ),
+        )
+        for (role, shard), found in sorted(by_shard.items())
+    ]
+    return lanes, start_s
 
 
 def calendar(runs: Sequence[Seen], now_s: float) -> list[Day]:

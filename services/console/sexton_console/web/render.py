@@ -74,6 +74,7 @@ def environment() -> Environment:
         job_url=urls.job_url,
         run_url=urls.run_url,
         run_url_of=urls.run_url_of,
+        trace_url=urls.trace_url,
         static=static_url,
         mark=mark,
         zip=zip,

@@ -20,7 +20,19 @@ from sexton_console.web.desk import Desk, desk_of
 from sexton_console.web.forms import form_of
 from sexton_console.web.guard import MAX_BODY_BYTES, Guard
 from sexton_console.web.live import Live
-from sexton_console.web.pages import agenda, dead, job, jobs, mesh, now, queues, run, runs, why
+from sexton_console.web.pages import (
+    agenda,
+    dead,
+    job,
+    jobs,
+    mesh,
+    now,
+    queues,
+    run,
+    runs,
+    trace,
+    why,
+)
 from sexton_console.web.render import STATIC, render
 from sexton_console.web.sessions import COOKIE, SESSION_S, Access
 from sexton_console.web.urls import local_path, with_query
@@ -38,6 +50,7 @@ _PAGES: Final[tuple[tuple[str, Page], ...]] = (
     ("/queues", queues.show),
     ("/dead-letters", dead.show),
     ("/mesh", mesh.show),
+    ("/traces/{trace}", trace.show),
 )
 _STATUS: Final[tuple[tuple[type[errors.SextonError], int], ...]] = (
     (errors.NotFound, 404),

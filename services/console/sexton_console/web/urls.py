@@ -25,6 +25,11 @@ def run_url(namespace: str, job: str, run: str, action: str = "") -> str:
     return f"{path}/{action}" if action else path
 
 
+def trace_url(trace: str) -> str:
+    """Gives the address of a trace by its id in hexadecimal."""
+    return f"/traces/{_part(trace)}"
+
+
 def run_url_of(name: str) -> str:
     """Gives the address of a run by its resource name, or by `NAMESPACE/JOB/RUN`."""
     parts = name.split("/")

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from sexton.v1 import scheduler_pb2 as api
 from sexton_console.mesh.api import part
 from sexton_console.otlp.metrics import Key
-from sexton_console.web import query
+from sexton_console.web import charts, query
 from sexton_console.web.desk import desk_of
 from sexton_console.web.pages.now import members_of
 from sexton_console.web.render import render
@@ -22,6 +22,8 @@ from sexton_runtime import semconv
 
 LINES: Final = 60
 """Of what services log, at once."""
+TERMS: Final = 20
+"""Of who led, in words; the strip shows all."""
 LEVELS: Final = {"debug": 0, "info": 9, "warning": 13, "error": 17}
 """Least severities, by their words."""
 
@@ -60,6 +62,8 @@ async def show(request: Request) -> Response:
         desk.logs.newest(service=service, severity=LEVELS[level], before=before, limit=LINES),
         desk.logs.services(),
     )
+    terms = desk.watch.takeovers()
+    strip, strip_start = charts.strip(terms, desk.now_s)
     here = {"service": service, "level": level if level != "info" else ""}
     return render(
         request,
@@ -78,7 +82,9 @@ async def show(request: Request) -> Response:
         mesh_time=members.mesh_time,
         members=[_row(member) for member in members.members],
         store=store,
-        takeovers=desk.watch.takeovers(),
+        takeovers=terms[:TERMS],
+        strip=strip,
+        strip_start=strip_start,
         usage=usage,
         received=desk.receiver.received,
         counters=desk.traces.counters,
