@@ -114,7 +114,11 @@ def backfill_of(message: backfill_pb2.Backfill) -> backfills.Backfill:
 
 def dead_letter_of(message: dead_letter_pb2.DeadLetter) -> dead_letters.DeadLetter:
     """Gives a dead letter."""
-    return dead_letters.DeadLetter(run=run_of(message.run), fingerprint=message.fingerprint)
+    return dead_letters.DeadLetter(
+        run=run_of(message.run),
+        fingerprint=message.fingerprint,
+        job_deleted=message.job_deleted,
+    )
 
 
 def requeued_of(message: dead_letter_pb2.Requeued) -> dead_letters.Requeued:

@@ -15,6 +15,8 @@ class DeadLetter:
     """Without output; with its error."""
     fingerprint: str
     """Equal for failures that look alike: job, error kind and message without numbers and ids."""
+    job_deleted: bool = False
+    """Its job was deleted, or is another one by now: it can't be requeued, only purged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +26,6 @@ class Requeued:
     run: str
     """The dead run, `NAMESPACE/JOB/RUN`."""
     new_run: str
-    """The new one; empty: none was started."""
+    """The new one; empty: none was started, or it was a dry run."""
     reason: str
-    """Why none was started: then it stays on the list."""
+    """Why none was, or would be, started: then it stays on the list."""

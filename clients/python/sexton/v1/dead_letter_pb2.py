@@ -26,7 +26,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from sexton.v1 import run_pb2 as sexton_dot_v1_dot_run__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bsexton/v1/dead_letter.proto\x12\tsexton.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13sexton/v1/run.proto\">\n\nDeadLetter\x12\x1b\n\x03run\x18\x01 \x01(\x0b\x32\x0e.sexton.v1.Run\x12\x13\n\x0b\x66ingerprint\x18\x02 \x01(\t\"\xa6\x01\n\x10\x44\x65\x61\x64LetterFilter\x12\x0c\n\x04runs\x18\x01 \x03(\t\x12\x0e\n\x06parent\x18\x02 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x03 \x01(\t\x12.\n\nafter_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x62\x65\x66ore_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"l\n\x16ListDeadLettersRequest\x12+\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x1b.sexton.v1.DeadLetterFilter\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"_\n\x17ListDeadLettersResponse\x12+\n\x0c\x64\x65\x61\x64_letters\x18\x01 \x03(\x0b\x32\x15.sexton.v1.DeadLetter\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"{\n\x19RequeueDeadLettersRequest\x12+\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x1b.sexton.v1.DeadLetterFilter\x12\x0b\n\x03\x61ll\x18\x02 \x01(\x08\x12\r\n\x05limit\x18\x03 \x01(\x05\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"Q\n\x1aRequeueDeadLettersResponse\x12%\n\x08requeued\x18\x01 \x03(\x0b\x32\x13.sexton.v1.Requeued\x12\x0c\n\x04more\x18\x02 \x01(\x08\"8\n\x08Requeued\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x0f\n\x07new_run\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"y\n\x17PurgeDeadLettersRequest\x12+\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x1b.sexton.v1.DeadLetterFilter\x12\x0b\n\x03\x61ll\x18\x02 \x01(\x08\x12\r\n\x05limit\x18\x03 \x01(\x05\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"8\n\x18PurgeDeadLettersResponse\x12\x0e\n\x06purged\x18\x01 \x01(\x03\x12\x0c\n\x04more\x18\x02 \x01(\x08\x32\xad\x02\n\x11\x44\x65\x61\x64LetterService\x12X\n\x0fListDeadLetters\x12!.sexton.v1.ListDeadLettersRequest\x1a\".sexton.v1.ListDeadLettersResponse\x12\x61\n\x12RequeueDeadLetters\x12$.sexton.v1.RequeueDeadLettersRequest\x1a%.sexton.v1.RequeueDeadLettersResponse\x12[\n\x10PurgeDeadLetters\x12\".sexton.v1.PurgeDeadLettersRequest\x1a#.sexton.v1.PurgeDeadLettersResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bsexton/v1/dead_letter.proto\x12\tsexton.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13sexton/v1/run.proto\"S\n\nDeadLetter\x12\x1b\n\x03run\x18\x01 \x01(\x0b\x32\x0e.sexton.v1.Run\x12\x13\n\x0b\x66ingerprint\x18\x02 \x01(\t\x12\x13\n\x0bjob_deleted\x18\x03 \x01(\x08\"\xa6\x01\n\x10\x44\x65\x61\x64LetterFilter\x12\x0c\n\x04runs\x18\x01 \x03(\t\x12\x0e\n\x06parent\x18\x02 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x03 \x01(\t\x12.\n\nafter_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x62\x65\x66ore_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"l\n\x16ListDeadLettersRequest\x12+\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x1b.sexton.v1.DeadLetterFilter\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"_\n\x17ListDeadLettersResponse\x12+\n\x0c\x64\x65\x61\x64_letters\x18\x01 \x03(\x0b\x32\x15.sexton.v1.DeadLetter\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"{\n\x19RequeueDeadLettersRequest\x12+\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x1b.sexton.v1.DeadLetterFilter\x12\x0b\n\x03\x61ll\x18\x02 \x01(\x08\x12\r\n\x05limit\x18\x03 \x01(\x05\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"Q\n\x1aRequeueDeadLettersResponse\x12%\n\x08requeued\x18\x01 \x03(\x0b\x32\x13.sexton.v1.Requeued\x12\x0c\n\x04more\x18\x02 \x01(\x08\"8\n\x08Requeued\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x0f\n\x07new_run\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"y\n\x17PurgeDeadLettersRequest\x12+\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x1b.sexton.v1.DeadLetterFilter\x12\x0b\n\x03\x61ll\x18\x02 \x01(\x08\x12\r\n\x05limit\x18\x03 \x01(\x05\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"8\n\x18PurgeDeadLettersResponse\x12\x0e\n\x06purged\x18\x01 \x01(\x03\x12\x0c\n\x04more\x18\x02 \x01(\x08\x32\xad\x02\n\x11\x44\x65\x61\x64LetterService\x12X\n\x0fListDeadLetters\x12!.sexton.v1.ListDeadLettersRequest\x1a\".sexton.v1.ListDeadLettersResponse\x12\x61\n\x12RequeueDeadLetters\x12$.sexton.v1.RequeueDeadLettersRequest\x1a%.sexton.v1.RequeueDeadLettersResponse\x12[\n\x10PurgeDeadLetters\x12\".sexton.v1.PurgeDeadLettersRequest\x1a#.sexton.v1.PurgeDeadLettersResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,23 +34,23 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'sexton.v1.dead_letter_pb2',
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_DEADLETTER']._serialized_start=96
-  _globals['_DEADLETTER']._serialized_end=158
-  _globals['_DEADLETTERFILTER']._serialized_start=161
-  _globals['_DEADLETTERFILTER']._serialized_end=327
-  _globals['_LISTDEADLETTERSREQUEST']._serialized_start=329
-  _globals['_LISTDEADLETTERSREQUEST']._serialized_end=437
-  _globals['_LISTDEADLETTERSRESPONSE']._serialized_start=439
-  _globals['_LISTDEADLETTERSRESPONSE']._serialized_end=534
-  _globals['_REQUEUEDEADLETTERSREQUEST']._serialized_start=536
-  _globals['_REQUEUEDEADLETTERSREQUEST']._serialized_end=659
-  _globals['_REQUEUEDEADLETTERSRESPONSE']._serialized_start=661
-  _globals['_REQUEUEDEADLETTERSRESPONSE']._serialized_end=742
-  _globals['_REQUEUED']._serialized_start=744
-  _globals['_REQUEUED']._serialized_end=800
-  _globals['_PURGEDEADLETTERSREQUEST']._serialized_start=802
-  _globals['_PURGEDEADLETTERSREQUEST']._serialized_end=923
-  _globals['_PURGEDEADLETTERSRESPONSE']._serialized_start=925
-  _globals['_PURGEDEADLETTERSRESPONSE']._serialized_end=981
-  _globals['_DEADLETTERSERVICE']._serialized_start=984
-  _globals['_DEADLETTERSERVICE']._serialized_end=1285
+  _globals['_DEADLETTER']._serialized_end=179
+  _globals['_DEADLETTERFILTER']._serialized_start=182
+  _globals['_DEADLETTERFILTER']._serialized_end=348
+  _globals['_LISTDEADLETTERSREQUEST']._serialized_start=350
+  _globals['_LISTDEADLETTERSREQUEST']._serialized_end=458
+  _globals['_LISTDEADLETTERSRESPONSE']._serialized_start=460
+  _globals['_LISTDEADLETTERSRESPONSE']._serialized_end=555
+  _globals['_REQUEUEDEADLETTERSREQUEST']._serialized_start=557
+  _globals['_REQUEUEDEADLETTERSREQUEST']._serialized_end=680
+  _globals['_REQUEUEDEADLETTERSRESPONSE']._serialized_start=682
+  _globals['_REQUEUEDEADLETTERSRESPONSE']._serialized_end=763
+  _globals['_REQUEUED']._serialized_start=765
+  _globals['_REQUEUED']._serialized_end=821
+  _globals['_PURGEDEADLETTERSREQUEST']._serialized_start=823
+  _globals['_PURGEDEADLETTERSREQUEST']._serialized_end=944
+  _globals['_PURGEDEADLETTERSRESPONSE']._serialized_start=946
+  _globals['_PURGEDEADLETTERSRESPONSE']._serialized_end=1002
+  _globals['_DEADLETTERSERVICE']._serialized_start=1005
+  _globals['_DEADLETTERSERVICE']._serialized_end=1306
 # @@protoc_insertion_point(module_scope)

@@ -28,8 +28,13 @@ class DeadLetter(_message.Message):
 
     RUN_FIELD_NUMBER: _builtins.int
     FINGERPRINT_FIELD_NUMBER: _builtins.int
+    JOB_DELETED_FIELD_NUMBER: _builtins.int
     fingerprint: _builtins.str
     """Equal for failures that look alike: job, error kind and message without numbers and ids."""
+    job_deleted: _builtins.bool
+    """Whether its job was deleted, or is another one of the same name by now: then it can't be
+    requeued, only purged.
+    """
     @_builtins.property
     def run(self) -> _run_pb2.Run:
         """The run, in view BASIC with its error."""
@@ -39,10 +44,11 @@ class DeadLetter(_message.Message):
         *,
         run: _run_pb2.Run | None = ...,
         fingerprint: _builtins.str = ...,
+        job_deleted: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["run", b"run"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fingerprint", b"fingerprint", "run", b"run"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fingerprint", b"fingerprint", "job_deleted", b"job_deleted", "run", b"run"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -167,7 +173,7 @@ class RequeueDeadLettersRequest(_message.Message):
     limit: _builtins.int
     """At most this many in one call, 1 to 1,000; 0: 1,000."""
     validate_only: _builtins.bool
-    """Counts, and writes nothing."""
+    """Tells which would be requeued, and of which it is known that they would stay; writes nothing."""
     @_builtins.property
     def filter(self) -> Global___DeadLetterFilter:
         """Which; an empty filter is refused."""
@@ -228,9 +234,9 @@ class Requeued(_message.Message):
     run: _builtins.str
     """The dead run's name."""
     new_run: _builtins.str
-    """The new run's name; empty: none was started."""
+    """The new run's name; empty: none was started, or nothing was to be written."""
     reason: _builtins.str
-    """Why none was started: its job is gone, its gate is closed. It stays on the list."""
+    """Why none was, or would be, started: its job is gone, its gate is closed. It stays on the list."""
     def __init__(
         self,
         *,

@@ -44,6 +44,7 @@ MAX_REQUEUED: Final = 1_000
 MAX_PURGED: Final = 10_000
 _AT_ONCE: Final = 16
 """Starts asked for at once, each of another job."""
+_DELETED: Final = "its job was deleted"
 _PART_OF_TIME: Final = 0.7
 """Of the caller's time; what is not done by then is left for the next call."""
 
@@ -144,10 +145,10 @@ class DeadLetters:
         async with aclosing(self._candidates(wanted, position)) as candidates:
             while chunk := await _take(candidates, CHUNK):
                 examined += len(chunk)
-                for dead in await self._with_records(chunk):
-                    if dead.record is None or not _looks_like(wanted, dead.record):
-                        continue
-                    response.dead_letters.append(_message(dead, dead.record))
+                fitting = await self._fitting(wanted, chunk)
+                gone = await self._gone(fitting)
+                for dead in fitting:
+                    response.dead_letters.append(_message(dead, job_deleted=dead.uid in gone))
                     size_bytes += response.dead_letters[-1].ByteSize()
                     if len(response.dead_letters) == size or size_bytes > MAX_ANSWER_BYTES:
                         response.next_page_token = make_token(query, [dead.position])
@@ -178,7 +179,11 @@ class DeadLetters:
                 fitting = await self._fitting(wanted, chunk)
                 asked = fitting[: limit - len(response.requeued)]
                 if request.validate_only:
-                    done = [api.Requeued(run=dead.name) for dead in asked]
+                    gone = await self._gone(asked)
+                    done = [
+                        api.Requeued(run=dead.name, reason=_DELETED if dead.uid in gone else "")
+                        for dead in asked
+                    ]
                 else:
                     done = await self._requeue(asked, time)
                 response.requeued.extend(done)
@@ -294,6 +299,14 @@ class DeadLetters:
         read = await self._with_records(chunk)
         return [d for d in read if d.record is not None and _looks_like(wanted, d.record)]
 
+    async def _gone(self, chunk: Sequence[Dead]) -> set[str]:
+        """Returns the uids of the jobs among these that exist no more."""
+        uids = list({dead.uid for dead in chunk})
+        shards = self._mesh.coordinator_shards
+        states = [keys.state_key(keys.shard_of(uid, shards), uid) for uid in uids]
+        found = await get_all(self._mesh.store, states, keys_only=True)
+        return {uid for uid, kv in zip(uids, found, strict=True) if not kv.create_revision}
+
     # Acting -----------------------------------------------------------------------------------
 
     async def _requeue(self, asked: Sequence[Dead], time: _Time) -> list[api.Requeued]:
@@ -322,7 +335,7 @@ class DeadLetters:
         assert record is not None, "its fingerprint was looked at"
         job = await self._finder.current(Name(entry.namespace, entry.job))
         if job is None or job.uid != dead.uid:
-            return api.Requeued(run=dead.name, reason="its job was deleted")
+            return api.Requeued(run=dead.name, reason=_DELETED)
         request = internal.TriggerRequest(
             namespace=job.namespace,
             job=job.job,
@@ -415,7 +428,10 @@ def _fingerprint(record: records.RunRecord) -> str:
     return fingerprint(template.namespace, template.job, error.kind, error.message)
 
 
-def _message(dead: Dead, record: records.RunRecord) -> api.DeadLetter:
+def _message(dead: Dead, *, job_deleted: bool) -> api.DeadLetter:
+    assert dead.record is not None, "its fingerprint was looked at"
     return api.DeadLetter(
-        run=run_message(record, dead.revision, full=False), fingerprint=_fingerprint(record)
+        run=run_message(dead.record, dead.revision, full=False),
+        fingerprint=_fingerprint(dead.record),
+        job_deleted=job_deleted,
     )

@@ -148,11 +148,14 @@ def test_limits_say_that_there_is_more_and_the_oldest_go_first() -> None:
 def test_dead_letters_of_a_deleted_job_stay_and_say_why() -> None:
     async def scenario(world: World) -> None:
         (run,) = await make_dead(world, 1)
+        assert [letter.job_deleted for letter in await dead(world)] == [False]
         await world.jobs_api.DeleteJob(api.DeleteJobRequest(name=JOB))
         for again in (True, False):
-            answer = await requeue(world)
-            assert [one.run for one in answer.requeued] == [run]
-            assert answer.requeued[0].reason == "its job was deleted"
+            assert [letter.job_deleted for letter in await dead(world)] == [True]
+            for validate_only in (True, False):
+                answer = await requeue(world, validate_only=validate_only)
+                assert [one.run for one in answer.requeued] == [run]
+                assert answer.requeued[0].reason == "its job was deleted"
             await world.make(JOB if again else f"{NS}/jobs/other", schedules=[])
         purged = await world.dead_api.PurgeDeadLetters(pb.PurgeDeadLettersRequest(all=True))
         assert (purged.purged, purged.more) == (1, False)
