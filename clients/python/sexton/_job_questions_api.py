@@ -9,9 +9,10 @@ from typing import Any, TypeAlias
 from sexton import _operating_messages as messages
 from sexton._calls import Calls
 from sexton._spec_messages import OVERLAPS, spec_message
-from sexton._values import duration, job_name, namespace_name, timestamp
+from sexton._values import count, job_name, namespace_name, timestamp
 from sexton._wire import Call
 from sexton.backfills import Backfill, BackfillOrder, BackfillPlan
+from sexton.errors import InvalidArgument
 from sexton.jobs import Job, JobSpec, Overlap
 from sexton.ledger import JobVersion, LedgerEntry, Load, Preview
 from sexton.v1 import backfill_pb2, backfill_pb2_grpc, job_pb2, scheduler_pb2, scheduler_pb2_grpc
@@ -147,13 +148,19 @@ class AsyncJobQuestions:
             end: up to here, exclusive, at most 31 days later; None: 24 hours later.
             interval: whole seconds, up to a day; at most 50,000 of them.
             timeout_s: of the call, repetitions included.
+
+        Raises:
+            InvalidArgument: the range, or the interval, is none of these.
         """
         parent = "" if all_namespaces else namespace_name(namespace or self._namespace)
+        interval_s, rest = divmod(interval, timedelta(seconds=1))
+        if rest:
+            raise InvalidArgument("interval", str(interval), "whole seconds")
         request = scheduler_pb2.ForecastLoadRequest(
             parent=parent,
             start_time=None if start is None else timestamp("start", start),
             end_time=None if end is None else timestamp("end", end),
-            interval_s=duration(interval).seconds,
+            interval_s=count("interval", interval_s),
         )
         return messages.load_of(await self._call("ForecastLoad", request, timeout_s=timeout_s))
 

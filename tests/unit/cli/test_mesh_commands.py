@@ -83,11 +83,23 @@ def test_warnings_of_the_mesh_are_shown(sexton, mesh, file, api):
     assert "  warning: 07:00 does not exist\n" in sexton("apply", "-f", file)[1]
 
 
-def test_what_the_mesh_refuses_is_refused_and_nothing_is_applied(sexton, mesh, file, api):
-    api.fail("ApplyJobs", errors.InvalidArgument("jobs[1].spec.queue", "?", "an id"))
-    code, out, err = sexton("apply", "-f", file)
+def test_what_the_mesh_refuses_is_refused_with_its_line_and_nothing_is_applied(
+    sexton, mesh, file, api
+):
+    lines = (
+        "2 of 2 jobs can't be used; nothing was written:",
+        "jobs[0] namespaces/default/jobs/report: spec.queue: '?' can't be used; expected an id",
+        "jobs[1] namespaces/default/jobs/by-hand: spec.task: 9 can't be used; expected a task",
+    )
+    refusal = errors.InvalidArgument.restore("\n".join(lines), {"field": "jobs[0].spec.queue"})
+    api.fail("ApplyJobs", refusal)
+    code, out, err = sexton("apply", file)
     assert (code, out) == (4, "")
-    assert "jobs[1].spec.queue: '?' can't be used; expected an id; nothing was applied" in err
+    assert err.splitlines() == [
+        "sexton: 2 of 2 jobs can't be used; nothing was written:",
+        f"sexton: {file}:2: default/report: queue: '?' can't be used; expected an id",
+        f"sexton: {file}:5: default/by-hand: task: 9 can't be used; expected a task",
+    ]
 
 
 def test_a_file_with_a_mistake_is_refused_with_its_line_before_anything_is_sent(
@@ -194,6 +206,17 @@ def test_why_shows_the_gates_and_the_times_around(sexton, data, mesh):
         "passed": True,
         "detail": "the job is active",
     }
+
+
+def test_a_deleted_job_is_explained_and_otherwise_said_to_be_gone(sexton, mesh, api):
+    api.jobs.clear()
+    api.deleted[NIGHTLY] = "2026-11-28T12:00:00Z"
+    code, out, _ = sexton("why", "nightly", "--at", "2026-11-30T03:00:00")
+    assert (code, "2026-11-30T03:00:00" in out) == (0, True)
+    code, _, err = sexton("jobs", "show", "nightly")
+    assert (code, "was deleted at 2026-11-28T12:00:00Z, and its past is kept" in err) == (3, True)
+    assert "`sexton jobs ledger nightly`" in err
+    assert sexton("why", "other", "--at", "2026-11-30T03:00:00")[0] == 3
 
 
 @pytest.mark.parametrize(
@@ -344,11 +367,10 @@ def test_a_misspelt_job_is_guessed(sexton, mesh):
 
 
 WRONG = [
-    (("jobs", "show", "Nightly"), "job: 'Nightly' can't be used; expected 1 to 63 of a-z"),
+    (("jobs", "show", "Nightly"), "JOB: 'Nightly' can't be used; expected 1 to 63 of a-z"),
     (("jobs", "show", "a/b/c"), "expected JOB or NAMESPACE/JOB"),
     (("runs", "show", "nightly"), "expected JOB/RUN or NAMESPACE/JOB/RUN"),
     (("jobs", "list", "-n", "Ü"), "namespace: 'Ü' can't be used"),
-    (("jobs", "list", "--api", "nowhere"), "expected HOST:PORT"),
     (("jobs", "list", "-o", "xml"), "xml"),
     (("why", "nightly"), "--at"),
     (("why", "nightly", "--at", "soon"), "--at: 'soon' can't be used"),
@@ -357,7 +379,15 @@ WRONG = [
     (("why", "nightly", "--at", "1969-01-01"), "between 1970-01-01 and"),
     (("runs", "list", "--state", "lazy"), "lazy"),
     (("runs", "list", "--after", "1"), "--after: '1' can't be used"),
-    (("apply",), "--file"),
+    (("jobs", "list", "--api", "nowhere"), "--api: 'nowhere' can't be used"),
+    (("runs", "trace", RUN, "--api", "nowhere"), "--api: 'nowhere' can't be used"),
+    (("top", "--once", "--api", "nowhere"), "--api: 'nowhere' can't be used"),
+    (("runs", "list", "nightly", "--job", "other"), "--job other and nightly: name one of them"),
+    (("runs", "watch", RUN, "--job", "other"), "name one of them"),
+    (("jobs", "diff", "nightly", "1", "-f", "jobs.yaml"), "give one file, or two versions"),
+    (("jobs", "load", "--next", "40d"), "--next: '40d' can't be used; expected more than 0 and"),
+    (("jobs", "load", "--interval", "1500ms"), "--interval: '0:00:01.500000' can't be used"),
+    (("apply",), "FILE is missing"),
 ]
 
 

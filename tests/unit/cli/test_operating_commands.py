@@ -100,7 +100,7 @@ def test_a_worker_that_is_not_there_is_named_with_those_that_are(sexton):
 
 def test_a_version_that_is_not_kept_is_named_with_those_that_are(sexton):
     code, _, err = sexton("jobs", "diff", "nightly", "7", "9")
-    assert (code, err) == (4, "sexton: default/nightly: version 7 is not kept: 1 are\n")
+    assert (code, err) == (3, "sexton: default/nightly: version 7 is not kept: 1 are\n")
 
 
 def test_a_backfill_is_waited_for(sexton):
@@ -130,6 +130,42 @@ def test_a_dead_letter_that_stays_is_no_success(sexton, api, output, printed):
     api.stays = "its job was deleted"
     code, out, err = sexton("dead", "requeue", DEAD, "-o", output)
     assert (code, out, err) == (4, printed, "")
+
+
+def test_a_dead_letter_of_a_deleted_job_is_marked_and_what_a_requeue_would_do_is_said(
+    sexton, data, api
+):
+    api.dead[0].job_deleted = True
+    api.stays = "its job was deleted"
+    out = sexton("dead", "list", "nightly")[1].splitlines()
+    assert out[1].split("  ")[:2] == [DEAD, "failed, job deleted"]
+    assert out[2] == "of a deleted job nothing can be requeued; `sexton dead purge` takes it off"
+    assert data("dead", "list", "--job", "nightly")[0]["job_deleted"] is True
+    dry = sexton("dead", "requeue", "--all", "--dry-run")
+    assert dry == (0, f"{DEAD}: would stay: its job was deleted\n", "")
+    assert sexton("dead", "requeue", "--all", "--dry-run", "-o", "name")[1] == ""
+
+
+def test_a_list_that_is_cut_says_so(sexton, api):
+    api.dead.extend(api.dead * 2)
+    assert sexton("dead", "list", "--limit", 2)[1].splitlines()[3:] == [
+        "... and more than these 2: --limit shows them"
+    ]
+    assert len(sexton("dead", "list", "--limit", 3)[1].splitlines()) == 4
+    for number in range(2):
+        sexton("jobs", "trigger", "nightly", "--request-id", number)
+    assert "more than these 2" in sexton("runs", "list", "--limit", 2)[1]
+    assert "more" not in sexton("runs", "list", "--limit", 2, "-o", "name")[1]
+
+
+def test_a_job_s_runs_are_asked_for_in_either_way(sexton):
+    run = "default/nightly/t20261129T020000Z-0a1b2c3d\n"
+    for named in (["nightly"], ["default/nightly"], ["--job", "nightly"]):
+        assert sexton("runs", "list", *named, "-o", "name")[1] == run
+        watched = sexton("runs", "watch", *named, "--timeout", "0.01")
+        assert watched == (0, "", "")
+        assert sexton("dead", "list", *named, "-o", "name")[1] == f"{DEAD}\n"
+    assert sexton("runs", "watch", "nope", "--timeout", "0.01")[0] == 3
 
 
 def test_of_many_live_runs_a_few_are_named(sexton, api):

@@ -300,6 +300,8 @@ class MemoryApi(
             if "/runs/" in request.name:
                 sent = {}
                 self._run(request.name)
+            elif "/jobs/" in request.name:
+                self._job(request.name)
             synced = False
             cut = self._cut
             while context.is_active():

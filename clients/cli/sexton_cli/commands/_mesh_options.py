@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sexton_cli.errors import UsageError
 from sexton_cli.output import ListFormat
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def _jobs(incomplete: str) -> list[str]:
     return jobs(incomplete)
 
 
-def _runs(incomplete: str) -> list[str]:
+def some_runs(incomplete: str) -> list[str]:
+    """Gives what the shell offers where a run is named."""
     from sexton_cli.online.completing import runs  # noqa: PLC0415 - heavy
 
     return runs(incomplete)
@@ -54,9 +56,17 @@ def _runs(incomplete: str) -> list[str]:
 JobName = Annotated[
     str, typer.Argument(metavar="JOB", help="JOB or NAMESPACE/JOB.", autocompletion=_jobs)
 ]
+OneJob = Annotated[
+    str | None,
+    typer.Argument(metavar="JOB", help="Those of this job.", autocompletion=_jobs),
+]
+OfJob = Annotated[
+    str | None,
+    typer.Option("--job", metavar="JOB", help="Those of this job.", autocompletion=_jobs),
+]
 RunName = Annotated[
     str,
-    typer.Argument(metavar="RUN", help="JOB/RUN or NAMESPACE/JOB/RUN.", autocompletion=_runs),
+    typer.Argument(metavar="RUN", help="JOB/RUN or NAMESPACE/JOB/RUN.", autocompletion=some_runs),
 ]
 Timeout = Annotated[
     float, typer.Option(min=0.1, max=3_600, metavar="SECONDS", help="Longest time of each call.")
@@ -84,6 +94,17 @@ StartRequest = Annotated[
 ]
 
 
+def job_of(argument: str | None, option: str | None) -> str | None:
+    """Gives the job that was named as the argument or with --job; None: neither.
+
+    Raises:
+        UsageError: both.
+    """
+    if argument is not None and option is not None:
+        raise UsageError(f"--job {option} and {argument}: name one of them")
+    return argument if option is None else option
+
+
 def target_of(api: str | None, namespace: str | None, timeout: float = TIMEOUT_S) -> Target:
     """Gives which mesh is meant."""
     from sexton_cli.online.session import Target  # noqa: PLC0415 - heavy
@@ -92,12 +113,14 @@ def target_of(api: str | None, namespace: str | None, timeout: float = TIMEOUT_S
 
 
 @contextmanager
-def calling(job: str, api: str | None, namespace: str | None) -> Iterator[Client]:
-    """Gives a client; a job that is not there is looked for elsewhere."""
+def calling(
+    job: str, api: str | None, namespace: str | None, flags: Mapping[str, str] | None = None
+) -> Iterator[Client]:
+    """Gives a client; a job that is not there is looked for elsewhere. `flags`: as `connected`."""
     from sexton import errors  # noqa: PLC0415 - heavy
     from sexton_cli.online import jobs, session  # noqa: PLC0415
 
-    with session.connected(target_of(api, namespace)) as client:
+    with session.connected(target_of(api, namespace), flags) as client:
         try:
             yield client
         except errors.NotFound as error:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from sexton_cli.commands._job_file import FileArgument, FileOption, the_one
 from sexton_cli.commands._mesh_options import Api, Output, Timeout, target_of
 from sexton_cli.errors import UsageError
 from sexton_cli.output import ListFormat
@@ -15,9 +16,8 @@ def register(app: typer.Typer) -> None:
 
 
 def apply(  # noqa: PLR0917 - each is an option
-    file: Annotated[
-        str, typer.Option("-f", "--file", metavar="FILE", help="A job file; - is stdin.")
-    ],
+    argument: FileArgument = None,
+    file: FileOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Tell what would change, and write nothing.")
     ] = False,
@@ -48,4 +48,4 @@ def apply(  # noqa: PLR0917 - each is an option
             "with each job that it applies"
         )
     how = How(dry_run=dry_run, prune=prune, source=source)
-    run(file, target_of(api, None, timeout), output, how)
+    run(the_one(argument, file), target_of(api, None, timeout), output, how)

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sexton_cli.commands._mesh_options import Api, Everywhere, Namespace, Output, target_of
+from sexton_cli.commands._mesh_options import (
+    Api,
+    Everywhere,
+    Namespace,
+    OfJob,
+    OneJob,
+    Output,
+    Watch,
+    job_of,
+    some_runs,
+    target_of,
+)
 from sexton_cli.errors import Refused, UsageError
 from sexton_cli.output import ListFormat, print_line
 
@@ -16,9 +26,10 @@ if TYPE_CHECKING:
 
 Runs = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[RUN]...", help="JOB/RUN or NAMESPACE/JOB/RUN."),
+    typer.Argument(
+        metavar="RUN...", help="JOB/RUN or NAMESPACE/JOB/RUN.", autocompletion=some_runs
+    ),
 ]
-OfJob = Annotated[str | None, typer.Option("--job", metavar="JOB", help="Those of this job.")]
 Fingerprint = Annotated[
     str, typer.Option(metavar="TEXT", help="Those that look alike, as `list` shows it.")
 ]
@@ -44,24 +55,28 @@ def register(app: typer.Typer) -> None:
 
 
 def list_(  # noqa: PLR0917 - each is an option
+    argument: OneJob = None,
     job: OfJob = None,
     fingerprint: Fingerprint = "",
     after: After = None,
     before: Before = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="Runs at most.")] = 50,
     everywhere: Everywhere = False,
+    watch: Watch = False,
     api: Api = None,
     namespace: Namespace = None,
     output: Output = ListFormat.TABLE,
 ) -> None:
     """List dead letters, newest first."""
-    from sexton_cli.online import operating, session  # noqa: PLC0415 - heavy
+    from sexton_cli.online import operating, session, watching  # noqa: PLC0415 - heavy
 
-    which = _which((), job, fingerprint, after, before)
+    which = _which((), job_of(argument, job), fingerprint, after, before)
     if everywhere:
         which["all_namespaces"] = True
     with session.connected(target_of(api, namespace)) as client:
-        operating.show_dead(islice(client.dead.list(**which), limit), output)
+        watching.show(
+            lambda: operating.show_dead(client.dead.list(**which), output, limit), watch=watch
+        )
 
 
 def requeue(  # noqa: PLR0917 - each is an option
@@ -78,7 +93,7 @@ def requeue(  # noqa: PLR0917 - each is an option
 ) -> None:
     """Run dead letters again, each as a new run, and take them off the list.
 
-    Ends with 4 where one stays.
+    Of a deleted job nothing can be run again: its letters stay. Ends with 4 where one stays.
     """
     from sexton_cli.online import operating, session  # noqa: PLC0415 - heavy
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sexton_cli.commands._job_file import FileOption, the_one
 from sexton_cli.commands._mesh_options import (
     Api,
     Everywhere,
@@ -18,7 +19,7 @@ from sexton_cli.commands._mesh_options import (
     calling,
     target_of,
 )
-from sexton_cli.errors import Refused, UsageError
+from sexton_cli.errors import NotFound, UsageError
 from sexton_cli.output import ListFormat
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 _DIFFERENT = 1
 """Exit code of `diff` where there is a difference, as diff(1) has it."""
+
+_FARTHEST_NS = 31 * 86_400 * 1_000_000_000
+"""How far ahead a mesh forecasts its load."""
 
 _LONG_S = 60.0
 """For what looks at every job."""
@@ -57,10 +61,10 @@ def add_to(jobs: typer.Typer) -> None:
 
 def preview(  # noqa: PLR0917 - each is an option
     job: JobName,
-    file: Annotated[
-        str | None,
-        typer.Option("-f", "--file", metavar="FILE", help="Look at the job as this file has it."),
+    argument: Annotated[
+        str | None, typer.Argument(metavar="FILE", help="Look at the job as this file has it.")
     ] = None,
+    file: FileOption = None,
     begin: From = None,
     end: To = None,
     count: Annotated[int, typer.Option(min=1, max=1_000, help="Times at most.")] = 10,
@@ -71,8 +75,9 @@ def preview(  # noqa: PLR0917 - each is an option
     """Show the next times of a job, by the code that fires. `sexton preview` needs no mesh."""
     from sexton_cli.online import questions, times  # noqa: PLC0415 - heavy
 
-    with calling(job, api, namespace) as client:
-        spec = None if file is None else _definition(file, job)
+    path = None if argument is None and file is None else the_one(argument, file)
+    with calling(job, api, namespace, {"after_time": "--from"}) as client:
+        spec = None if path is None else _definition(path, job)
         zone = times.zone_of(spec if spec is not None else client.jobs.get(job).spec)
         found = client.jobs.preview(
             job if spec is None else spec,
@@ -122,33 +127,37 @@ def versions(
 def diff(  # noqa: PLR0917 - each is an option
     job: JobName,
     old: Annotated[
-        int | None, typer.Argument(metavar="[OLD]", help="A version; default: the one before.")
+        str | None,
+        typer.Argument(
+            metavar="OLD|FILE",
+            help="A version, default: the one before; or what stands there against this file.",
+        ),
     ] = None,
     new: Annotated[
-        int | None, typer.Argument(metavar="[NEW]", help="A version; default: the current one.")
+        int | None, typer.Argument(metavar="NEW", help="A version; default: the current one.")
     ] = None,
-    file: Annotated[
-        str | None,
-        typer.Option("-f", "--file", metavar="FILE", help="What stands there against this file."),
-    ] = None,
+    file: FileOption = None,
     api: Api = None,
     namespace: Namespace = None,
 ) -> None:
     """Show how two versions of a job differ. Ends with 1 where they do."""
     from sexton_cli.online import questions  # noqa: PLC0415 - heavy
 
+    version, path = _version_or_file(old, file)
+    if path is not None and (version, new) != (None, None):
+        raise UsageError(f"{path}, and a version: give one file, or two versions")
     with calling(job, api, namespace) as client:
         current = client.jobs.get(job)
-        if file is not None:
-            names = (f"{current.full_name}, version {current.version}", file)
-            different = questions.show_diff(_spec(current), _definition(file, job), names)
+        if path is not None:
+            names = (f"{current.full_name}, version {current.version}", path)
+            different = questions.show_diff(_spec(current), _definition(path, job), names)
         else:
             known = {each.version: each.spec for each in client.jobs.versions(current)}
-            pair = (old or max(1, (new or current.version) - 1), new or current.version)
+            pair = (version or max(1, (new or current.version) - 1), new or current.version)
             for number in pair:
                 if number not in known:
                     kept = ", ".join(map(str, sorted(known)))
-                    raise Refused(f"{current.full_name}: version {number} is not kept: {kept} are")
+                    raise NotFound(f"{current.full_name}: version {number} is not kept: {kept} are")
             before, after = (f"{current.full_name}, version {number}" for number in pair)
             different = questions.show_diff(known[pair[0]], known[pair[1]], (before, after))
     if different:
@@ -172,9 +181,13 @@ def load(  # noqa: PLR0917 - each is an option
     from sexton_cli.offline.values import read_duration  # noqa: PLC0415 - heavy
     from sexton_cli.online import questions, session, times  # noqa: PLC0415
 
-    ahead = timedelta(microseconds=read_duration(next_, "--next") // 1_000)
+    ahead_ns = read_duration(next_, "--next")
+    if not 0 < ahead_ns <= _FARTHEST_NS:
+        raise UsageError(f"--next: {next_!r} can't be used; expected more than 0 and at most 31d")
+    ahead = timedelta(microseconds=ahead_ns // 1_000)
     step = timedelta(microseconds=read_duration(interval, "--interval") // 1_000)
-    with session.connected(target_of(api, namespace, _LONG_S)) as client:
+    flags = {"end_time": "--next"}
+    with session.connected(target_of(api, namespace, _LONG_S), flags) as client:
         now = client.members().mesh_time or datetime.now(UTC)
         found = client.jobs.load(
             all_namespaces=everywhere, start=now, end=now + ahead, interval=step
@@ -261,17 +274,19 @@ def backfills(
             backfilling.show_list(client.backfills.list(job), output)
 
 
+def _version_or_file(old: str | None, file: str | None) -> tuple[int | None, str | None]:
+    if old is None or old.isdecimal():
+        return None if old is None else int(old), file
+    return None, the_one(old, file)
+
+
 def _definition(file: str, job: str) -> JobSpec:
     """Gives a job's definition as a file has it."""
     from sexton._spec_messages import spec_of  # noqa: PLC0415 - heavy
     from sexton_cli.jobfile.wire import spec_message  # noqa: PLC0415
-    from sexton_cli.offline.values import read_job_file  # noqa: PLC0415
+    from sexton_cli.offline.values import job_of, read_job_file  # noqa: PLC0415
 
-    read = read_job_file(file)
-    found = read.job(job)
-    if found is None:
-        raise UsageError(f"{read.source} has no job {job!r}")
-    return spec_of(spec_message(found))
+    return spec_of(spec_message(job_of(read_job_file(file), job)))
 
 
 def _spec(job: Job) -> JobSpec:

@@ -4,7 +4,10 @@ from typing import Annotated
 
 import typer
 
+from sexton_cli.commands._job_file import FileOption, the_one
 from sexton_cli.output import Format
+
+_MISSING = "FILE|EXPR is missing: name a job file, or give an expression such as '0 3 * * *'"
 
 
 def register(app: typer.Typer) -> None:
@@ -14,17 +17,18 @@ def register(app: typer.Typer) -> None:
 
 def preview(  # noqa: PLR0917 - each is an option
     target: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="FILE|EXPR",
             help="A job file; or a cron expression, 'every 90s', or an RRULE.",
         ),
-    ],
+    ] = None,
+    file: FileOption = None,
     tz: Annotated[str | None, typer.Option(help="IANA time zone.")] = None,
     from_: Annotated[
         str | None, typer.Option("--from", metavar="TIME", help="Default: now.")
     ] = None,
-    count: Annotated[int, typer.Option(help="Times per job.")] = 10,
+    count: Annotated[int, typer.Option(min=0, max=10_000, help="Times per job.")] = 10,
     dst: Annotated[
         str | None, typer.Option(help="vixie, literal, skip or shift; default: vixie.")
     ] = None,
@@ -41,6 +45,13 @@ def preview(  # noqa: PLR0917 - each is an option
     from sexton_cli.offline.preview import Question, run  # noqa: PLC0415 - heavy
 
     question = Question(
-        target=target, tz=tz, after=from_, count=count, dst=dst, job=job, run_time=run_time
+        target=the_one(target, file, _MISSING),
+        is_file=file is not None,
+        tz=tz,
+        after=from_,
+        count=count,
+        dst=dst,
+        job=job,
+        run_time=run_time,
     )
     run(question, output)

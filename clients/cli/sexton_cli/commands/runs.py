@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from itertools import islice
 from typing import Annotated
 
 import typer
@@ -13,14 +12,18 @@ from sexton_cli.commands._mesh_options import (
     Api,
     Everywhere,
     Namespace,
+    OfJob,
+    OneJob,
     Output,
     RunName,
     StartOverlap,
     StartRequest,
     Watch,
+    job_of,
+    some_runs,
     target_of,
 )
-from sexton_cli.errors import Unavailable
+from sexton_cli.errors import Unavailable, UsageError
 from sexton_cli.output import ListFormat
 
 Reason = Annotated[str, typer.Option(help="For people; it is recorded with the run.")]
@@ -64,9 +67,8 @@ def register(app: typer.Typer) -> None:
 
 
 def list_(  # noqa: PLR0917 - each is an option
-    job: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help="JOB or NAMESPACE/JOB.")
-    ] = None,
+    argument: OneJob = None,
+    job: OfJob = None,
     state: Annotated[
         list[State] | None, typer.Option(help="Only runs in this state. Repeatable.")
     ] = None,
@@ -89,18 +91,19 @@ def list_(  # noqa: PLR0917 - each is an option
     from sexton_cli.online import runs, session, watching  # noqa: PLC0415
     from sexton_core.instants import to_datetime  # noqa: PLC0415
 
+    wanted = job_of(argument, job)
     with session.connected(target_of(api, namespace)) as client:
 
         def work() -> None:
             found = client.runs.list(
-                job,
+                wanted,
                 all_namespaces=everywhere,
                 states=[RunState(each.value) for each in state or ()],
                 after=None if after is None else to_datetime(read_instant(after, "--after")),
                 before=None if before is None else to_datetime(read_instant(before, "--before")),
                 full=output in {ListFormat.JSON, ListFormat.YAML},
             )
-            runs.show_list(islice(found, limit), output)
+            runs.show_list(found, output, limit)
 
         watching.show(work, watch=watch)
 
@@ -197,10 +200,13 @@ def wait(
 
 
 def watch(  # noqa: PLR0917 - each is an option
-    run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="JOB/RUN or NAMESPACE/JOB/RUN.")
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="JOB|RUN", help="Those of this job, or this run.", autocompletion=some_runs
+        ),
     ] = None,
-    job: Annotated[str | None, typer.Option(metavar="JOB", help="All runs of this job.")] = None,
+    job: OfJob = None,
     timeout: Annotated[
         float | None, typer.Option(min=0, metavar="SECONDS", help="Stop after this.")
     ] = None,
@@ -211,6 +217,10 @@ def watch(  # noqa: PLR0917 - each is an option
     """Print each change of a run, or of all runs of a job or of the namespace."""
     from sexton_cli.online import runs, session  # noqa: PLC0415 - heavy
 
+    run = name if name is not None and runs.is_run(name) else None
+    job = job_of(name, job) if run is None else job
+    if run is not None and job is not None:
+        raise UsageError(f"--job {job} and {run}: name one of them")
     with session.connected(target_of(api, namespace)) as client:
         for change in client.runs.watch(run, job=job, timeout_s=timeout):
             runs.show_change(change, output)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from sexton_cli.commands._job_file import FileArgument, FileOption, the_one
 from sexton_cli.output import Format
 
 
@@ -13,11 +14,12 @@ def register(app: typer.Typer) -> None:
 
 
 def simulate(  # noqa: PLR0917 - each is an option
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A job file.")],
     from_: Annotated[
         str, typer.Option("--from", metavar="TIME", help="When the jobs are created.")
     ],
     to: Annotated[str, typer.Option("--to", metavar="TIME", help="The last time looked at.")],
+    argument: FileArgument = None,
+    file: FileOption = None,
     outage: Annotated[
         list[str] | None,
         typer.Option(metavar="A..B", help="The mesh is down from A to B. Repeatable."),
@@ -38,7 +40,7 @@ def simulate(  # noqa: PLR0917 - each is an option
     from sexton_cli.offline.simulate import Question, run  # noqa: PLC0415 - heavy
 
     question = Question(
-        file=file,
+        file=the_one(argument, file),
         begin=from_,
         end=to,
         outages=tuple(outage or ()),

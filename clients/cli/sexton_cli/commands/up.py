@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from sexton_cli.commands._job_file import FileArgument, the_one
+
 
 def register(app: typer.Typer) -> None:
     """Adds the command."""
@@ -12,6 +14,7 @@ def register(app: typer.Typer) -> None:
 
 
 def up(  # noqa: PLR0917 - each is an option
+    file: FileArgument = None,
     data: Annotated[
         Path | None,
         typer.Option(
@@ -21,7 +24,12 @@ def up(  # noqa: PLR0917 - each is an option
         ),
     ] = None,
     apply: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A job file to apply once the mesh is up.")
+        str | None,
+        typer.Option(
+            *("--apply", "-f", "--file"),
+            metavar="FILE",
+            help="The job file, likewise; it is applied once the mesh is up.",
+        ),
     ] = None,
     app: Annotated[
         str, typer.Option(metavar="MODULE", help="Python module with the workers' tasks.")
@@ -67,4 +75,5 @@ def up(  # noqa: PLR0917 - each is an option
         history=history,
         console=console,
     )
-    raise typer.Exit(run(config, jobs=apply, verbose=verbose))
+    jobs = None if file is None and apply is None else the_one(file, apply)
+    raise typer.Exit(run(config, jobs=jobs, verbose=verbose))

@@ -3,10 +3,11 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sexton_cli.errors import NotFound, Refused, UsageError
+from sexton_cli.errors import UsageError
 from sexton_cli.jobfile import FileJob
 from sexton_cli.offline.values import (
     is_file_name,
+    job_of,
     now,
     read_duration,
     read_instant,
@@ -37,14 +38,14 @@ from sexton_core.zones import tzdata_version
 _HERD_HORIZON_NS = 24 * 3_600_000_000_000
 """How far ahead the load of a whole file is looked at."""
 
-_NAMES_SHOWN = 20
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """The command line, as text."""
 
     target: str
+    is_file: bool = False
+    """Said to be a file, whatever it looks like."""
     tz: str | None
     after: str | None
     count: int
@@ -70,16 +71,23 @@ def run(question: Question, output: Format) -> None:
 
     """
     try:
-        if is_file_name(question.target):
+        if question.is_file or is_file_name(question.target):
             answer = _of_file(question)
         elif question.job is not None:
             raise UsageError("--job: an expression has no jobs; expected a job file")
         else:
             answer = _of_expression(question)
     except FieldError as error:
-        raise Refused(str(error)) from None
+        raise _refusal(error, question) from None
     if not print_data(_as_json(answer), output):
         _print(answer)
+
+
+def _refusal(error: FieldError, question: Question) -> UsageError:
+    """Names the option that a value came from; else it is the expression's."""
+    if error.field == "timezone" and question.tz is not None:
+        return UsageError(f"--tz{str(error).removeprefix(error.field)}")
+    return UsageError(str(error))
 
 
 def _of_expression(question: Question) -> _Answer:
@@ -111,11 +119,7 @@ def _of_file(question: Question) -> _Answer:
     file = read_job_file(question.target)
     jobs = file.jobs
     if question.job is not None:
-        one = file.job(question.job)
-        if one is None:
-            names = ", ".join(each.name for each in jobs[:_NAMES_SHOWN])
-            raise NotFound(f"{file.source} has no job {question.job!r}; it has {names}")
-        jobs = (one,)
+        jobs = (job_of(file, question.job),)
     looked = tuple((job.full_name, _look_at_job(job, after, question)) for job in jobs)
     built = [
         (job.full_name, build(_changed(job.spec, question), job.identity(after)))

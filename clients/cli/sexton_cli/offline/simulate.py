@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sexton_cli.errors import NotFound, UsageError
+from sexton_cli.errors import UsageError
 from sexton_cli.jobfile import JobFile
 from sexton_cli.offline.simulation import (
     Outage,
@@ -12,7 +12,7 @@ from sexton_cli.offline.simulation import (
     Simulation,
     simulate,
 )
-from sexton_cli.offline.values import read_duration, read_instant, read_job_file
+from sexton_cli.offline.values import job_of, read_duration, read_instant, read_job_file
 from sexton_cli.output import Format, print_data, print_line, print_table
 from sexton_core.instants import Duration, format_instant
 from sexton_core.policy import DecisionRange
@@ -20,7 +20,6 @@ from sexton_core.words import Decision
 from sexton_core.zones import tzdata_version
 
 _SETTLED: Final = tuple(decision for decision in Decision if decision is not Decision.BUFFERED)
-_NAMES_SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +69,7 @@ def _read_run_time(text: str, file: JobFile) -> tuple[str, Duration]:
     name, equals, duration = text.partition("=")
     if not equals:
         raise UsageError(f"--run-time: {text!r} can't be used; expected JOB=DURATION, as a=30s")
-    job = file.job(name)
-    if job is None:
-        names = ", ".join(each.name for each in file.jobs[:_NAMES_SHOWN])
-        raise NotFound(f"--run-time: {file.source} has no job {name!r}; it has {names}")
-    return job.full_name, read_duration(duration, "--run-time")
+    return job_of(file, name, "--run-time").full_name, read_duration(duration, "--run-time")
 
 
 def _print(found: Simulation, limit: int) -> None:

@@ -3,11 +3,14 @@
 import os
 import sys
 import time
+from typing import Final
 
 from sexton_cli.errors import NotFound, Refused, UsageError
-from sexton_cli.jobfile import JobFile, JobFileError, load, load_file
+from sexton_cli.jobfile import FileJob, JobFile, JobFileError, load, load_file
 from sexton_core.errors import FieldError
 from sexton_core.instants import SECOND, Duration, Instant, parse_duration, parse_instant
+
+_NAMES_SHOWN: Final = 20
 
 
 def read_instant(text: str, option: str) -> Instant:
@@ -63,3 +66,18 @@ def read_job_file(path: str) -> JobFile:
         raise Refused(f"{path}: {error.strerror}") from None
     except JobFileError as error:
         raise Refused(str(error)) from None
+
+
+def job_of(file: JobFile, name: str, option: str = "") -> FileJob:
+    """Finds a job of a file, which `option` names.
+
+    Raises:
+        NotFound: the file has none of this name.
+
+    """
+    found = file.job(name)
+    if found is None:
+        names = ", ".join(each.name for each in file.jobs[:_NAMES_SHOWN])
+        where = f"{option}: " if option else ""
+        raise NotFound(f"{where}{file.source} has no job {name!r}; it has {names}")
+    return found

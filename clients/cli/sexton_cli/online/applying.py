@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +31,11 @@ _WOULD = {
     Change.UPDATED: "to be updated",
     Change.PRUNED: "to be deleted, for it stands in its source no more",
 }
+_REFUSED_JOB = re.compile(
+    r"^jobs\[\d+\] namespaces/(?P<namespace>[^/\s]+)/jobs/(?P<job>[^/\s:]+): (?:spec\.)?",
+    re.MULTILINE,
+)
+"""How a line of a refusal begins: the number is that in one call, of which there may be several."""
 _MOST_SHOWN = 200
 """Unchanged jobs beyond this are counted instead of listed."""
 _COUNTED = 10_000
@@ -87,7 +93,20 @@ def apply_file(client: Client, file: JobFile, how: How = How()) -> tuple[Applied
                 on_progress=on_progress,
             )
     except errors.InvalidArgument as error:
-        raise Refused(f"{file.source}: {error}; nothing was applied") from None
+        if not error.field.startswith("jobs["):
+            raise
+        raise Refused(_placed(error.message, file)) from None
+
+
+def _placed(refusal: str, file: JobFile) -> str:
+    """Gives what the mesh refuses, each with the line of the file on which its job begins."""
+    lines = {job.full_name: job.line for job in file.jobs}
+
+    def place(found: re.Match[str]) -> str:
+        name = f"{found['namespace']}/{found['job']}"
+        return f"{file.source}:{lines[name]}: {name}: " if name in lines else f"{name}: "
+
+    return _REFUSED_JOB.sub(place, refusal)
 
 
 def _tell(tell: Callable[[str], None], done: int, of: int) -> None:

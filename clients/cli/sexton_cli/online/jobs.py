@@ -15,6 +15,7 @@ from sexton_cli.errors import NotFound, Refused
 from sexton_cli.jobfile import file_of
 from sexton_cli.jobfile.write import fields_of
 from sexton_cli.online import runs, times
+from sexton_cli.online.wording import short_names
 from sexton_cli.output import ListFormat, print_data, print_line, print_table
 from sexton_cli.yaml_text import yaml_text
 
@@ -139,7 +140,7 @@ def _listed(job: Job) -> dict[str, Any]:
 
 def look_around(client: Client, job: str, error: errors.NotFound) -> NotFound:
     """Says where a job is that does not exist under the name that was given."""
-    name = job.rpartition("/")[2]
+    name, said = job.rpartition("/")[2], short_names(str(error))
     elsewhere = [
         each.full_name
         for each in islice(client.jobs.list(all_namespaces=True, prefix=name), _LOOKED_AT)
@@ -147,11 +148,11 @@ def look_around(client: Client, job: str, error: errors.NotFound) -> NotFound:
     ]
     if elsewhere:
         names = ", ".join(elsewhere[:5])
-        return NotFound(f"{error}; there is {names}: name the namespace, or use -n")
+        return NotFound(f"{said}; there is {names}: name the namespace, or use -n")
     known = [each.name for each in islice(client.jobs.list(), _LOOKED_AT)]
     near = get_close_matches(name, known, n=1, cutoff=0.6)
     hint = f"did you mean {near[0]}?" if near else "`sexton jobs list -A` lists all"
-    return NotFound(f"{error}; {hint}")
+    return NotFound(f"{said}; {hint}")
 
 
 def _describe(job: Job) -> None:

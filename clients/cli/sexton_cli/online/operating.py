@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from itertools import islice
 from typing import Any
 
 from sexton.dead_letters import DeadLetter, Requeued
@@ -15,14 +16,19 @@ from sexton_cli.output import ListFormat, print_data, print_line, print_table
 _UNITS = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
 
 
-def show_dead(letters: Iterable[DeadLetter], output: ListFormat) -> None:
-    """Prints dead letters, one a line."""
-    found = list(letters)
+def show_dead(letters: Iterable[DeadLetter], output: ListFormat, limit: int) -> None:
+    """Prints dead letters, one a line, up to a limit; where there are more, a table says so."""
+    found = list(islice(letters, limit + 1))
+    more = len(found) > limit
+    found = found[:limit]
     if output is ListFormat.NAME:
         for each in found:
             print_line(each.run.full_name)
         return
-    data = [runs.run_data(each.run) | {"fingerprint": each.fingerprint} for each in found]
+    data = [
+        runs.run_data(each.run) | {"fingerprint": each.fingerprint, "job_deleted": each.job_deleted}
+        for each in found
+    ]
     if print_data(data, output):
         return
     print_table(
@@ -30,7 +36,7 @@ def show_dead(letters: Iterable[DeadLetter], output: ListFormat) -> None:
         [
             (
                 each.run.full_name,
-                each.run.state.value,
+                each.run.state.value + (", job deleted" if each.job_deleted else ""),
                 times.utc(each.run.end_time),
                 each.fingerprint,
                 f"{each.run.error.kind}: {each.run.error.message}" if each.run.error else "",
@@ -38,13 +44,17 @@ def show_dead(letters: Iterable[DeadLetter], output: ListFormat) -> None:
             for each in found
         ],
     )
+    if more:
+        print_line(runs.MORE.format(limit))
+    if any(each.job_deleted for each in found):
+        print_line("of a deleted job nothing can be requeued; `sexton dead purge` takes it off")
 
 
 def show_requeued(done: Sequence[Requeued], output: ListFormat, *, dry_run: bool) -> None:
     """Prints what became of dead letters."""
     if output is ListFormat.NAME:
         for each in done:
-            if each.new_run or dry_run:
+            if not each.reason:
                 print_line(each.new_run or each.run)
         return
     data = [
@@ -54,12 +64,12 @@ def show_requeued(done: Sequence[Requeued], output: ListFormat, *, dry_run: bool
     if print_data(data, output):
         return
     for each in done:
-        if dry_run:
+        if each.reason:
+            print_line(f"{each.run}: {'would stay' if dry_run else 'stays'}: {each.reason}")
+        elif dry_run:
             print_line(f"{each.run}: to be requeued")
-        elif each.new_run:
-            print_line(f"{each.run}: requeued as {each.new_run}")
         else:
-            print_line(f"{each.run}: stays: {each.reason}")
+            print_line(f"{each.run}: requeued as {each.new_run}")
     if not done:
         print_line("no dead letter fits")
 

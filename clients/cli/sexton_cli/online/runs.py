@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 from sexton.client import Client
 from sexton.errors import IllegalState, NotFound
@@ -15,17 +17,29 @@ from sexton.runs import Attempt, Run, RunError, RunState
 from sexton_cli.online import times
 from sexton_cli.output import ListFormat, print_data, print_line, print_table
 
+_JOB_ID: Final = re.compile(r"[a-z][a-z0-9-]*")
+MORE: Final = "... and more than these {:,}: --limit shows them"
 HEADERS = ("RUN", "STATE", "NOMINAL TIME", "ATTEMPTS", "TOOK", "WORKER")
 
 
-def show_list(found: Iterable[Run], output: ListFormat) -> None:
-    """Prints runs, one a line."""
-    runs = list(found)
+def show_list(found: Iterable[Run], output: ListFormat, limit: int) -> None:
+    """Prints runs, one a line, up to a limit; where there are more, a table says so."""
+    runs = list(islice(found, limit + 1))
+    more = len(runs) > limit
+    runs = runs[:limit]
     if output is ListFormat.NAME:
         for run in runs:
             print_line(run.full_name)
     elif not print_data([run_data(run) for run in runs], output):
         print_table(HEADERS, [_row(run) for run in runs])
+        if more:
+            print_line(MORE.format(limit))
+
+
+def is_run(name: str) -> bool:
+    """Tells whether a name is a run's and not a job's: no run's id can be the name of a job."""
+    parts = name.split("/")
+    return len(parts) > 2 or (len(parts) == 2 and _JOB_ID.fullmatch(parts[1]) is None)
 
 
 def show(run: Run, output: ListFormat) -> None:

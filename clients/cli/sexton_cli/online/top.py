@@ -10,10 +10,9 @@ from datetime import UTC
 from typing import Any, Final
 
 from sexton import errors
-from sexton._settings import settings
 from sexton.v1 import scheduler_pb2 as api
 from sexton_cli.online.console import Console
-from sexton_cli.online.session import Target, explained
+from sexton_cli.online.session import Target, explained, settings_of
 from sexton_cli.output import visible
 from sexton_console.mesh.api import MeshApi, Part, part
 from sexton_console.web.pages.job import RunRow, run_row
@@ -31,7 +30,7 @@ def show_top(target: Target, console: Console | None, *, every_s: float, once: b
     Raises:
         CliError: the mesh does not answer.
     """
-    found = settings(target.api, timeout_s=target.timeout_s)
+    found = settings_of(target)
     try:
         asyncio.run(_show(MeshApi(found), console, every_s=every_s, once=once))
     except errors.SextonError as error:

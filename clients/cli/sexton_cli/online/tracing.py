@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from sexton import errors
-from sexton._settings import Settings, settings
+from sexton._settings import Settings
 from sexton._values import run_name
 from sexton.v1 import run_pb2
 from sexton_cli.online.console import Console
-from sexton_cli.online.session import Target, explained
+from sexton_cli.online.session import Target, explained, settings_of
 from sexton_cli.output import print_line
 from sexton_console.mesh.api import MeshApi
 from sexton_console.traces.model import Span
@@ -37,7 +37,7 @@ def read_run(target: Target, run: str) -> run_pb2.Run:
     Raises:
         CliError: there is none, or the mesh does not answer.
     """
-    found = settings(target.api, namespace=target.namespace, timeout_s=target.timeout_s)
+    found = settings_of(target)
     try:
         return asyncio.run(_read_run(found, run_name(run, found.namespace)))
     except errors.SextonError as error:

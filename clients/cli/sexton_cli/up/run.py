@@ -47,12 +47,12 @@ def default_data() -> Path:
     return local_mesh.folders()[0]
 
 
-def up(config: UpConfig, *, jobs: Path | None = None, verbose: bool = False) -> int:
+def up(config: UpConfig, *, jobs: str | None = None, verbose: bool = False) -> int:
     """Runs the mesh until it is told to stop; gives the exit code.
 
     Raises `CliError` where it can't be started.
     """
-    file = None if jobs is None else read_job_file(str(jobs))
+    file = None if jobs is None else read_job_file(jobs)
     if file is not None:
         # Whoever applies a file expects its jobs to run, whichever queues they name.
         named = {job.run.queue for job in file.jobs}
