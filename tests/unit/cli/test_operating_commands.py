@@ -98,6 +98,16 @@ def test_a_worker_that_is_not_there_is_named_with_those_that_are(sexton):
     assert sexton("workers", "drain", "5e551011a0b1c2d3e4f5a6b7")[0] == 0
 
 
+def test_a_queue_that_nothing_uses_is_paused_and_it_is_said(sexton):
+    code, out, err = sexton("queues", "pause", "reprots")
+    assert (code, err) == (0, "")
+    assert out == (
+        "reprots: paused\n"
+        "note: nothing uses this queue: no job, no run, no worker; did you mean reports?\n"
+    )
+    assert sexton("queues", "pause", "default")[1] == "default: paused\n"
+
+
 def test_a_version_that_is_not_kept_is_named_with_those_that_are(sexton):
     code, _, err = sexton("jobs", "diff", "nightly", "7", "9")
     assert (code, err) == (3, "sexton: default/nightly: version 7 is not kept: 1 are\n")
@@ -205,6 +215,15 @@ def test_a_run_that_waits_tells_what_stands_in_its_way(sexton, api):
     assert (code, err) == (0, "")
     assert out.endswith("warning: no worker serves queue default\n")
     assert "warning" not in sexton("runs", "show", "nightly/t20261129T020000Z-0a1b2c3d")[1]
+
+
+def test_a_run_of_a_former_definition_tells_that_its_queue_is_paused(sexton, api):
+    sexton("jobs", "trigger", "nightly", "--request-id", "one")
+    run = api.runs["namespaces/default/jobs/nightly/runs/m20261129T120000Z-one"]
+    run.job_version, run.queue = 7, "reports"
+    sexton("queues", "pause", "reports", "--reason", "no paper")
+    out = sexton("runs", "show", "nightly/m20261129T120000Z-one")[1]
+    assert out.endswith("warning: queue reports is paused: no paper\n")
 
 
 def test_a_mesh_without_a_leader_says_that_one_is_coming(sexton, api, monkeypatch):

@@ -46,7 +46,9 @@ def pause(
     from sexton_cli.online import operating, session  # noqa: PLC0415 - heavy
 
     with session.connected(target_of(api, None)) as client:
-        operating.show_queue(client.mesh.pause_queue(queue, reason=reason))
+        paused = client.mesh.pause_queue(queue, reason=reason)
+        operating.show_queue(paused)
+        operating.show_whether_unused(client, paused)
 
 
 def resume(queue: QueueName, api: Api = None) -> None:

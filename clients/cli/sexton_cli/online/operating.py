@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
+from sexton.client import Client
 from sexton.dead_letters import DeadLetter, Requeued
 from sexton.mesh import Queue, StoreStatus, Worker
 from sexton_cli.errors import NotFound, UsageError
 from sexton_cli.online import runs, times
 from sexton_cli.output import ListFormat, print_data, print_line, print_table
 
+_LOOKED_AT = 2_000
+"""Jobs among which one is looked for that names a queue."""
 _UNITS = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
 
 
@@ -100,6 +104,21 @@ def show_queues(queues: Sequence[Queue], output: ListFormat) -> None:
 def show_queue(queue: Queue) -> None:
     """Prints how a queue stands after a change."""
     print_line(f"{queue.name}: {_state(queue)}")
+
+
+def show_whether_unused(client: Client, queue: Queue) -> None:
+    """Says of a queue that nothing uses that this is so: its name may be a mistake."""
+    if queue.ready or queue.delayed or queue.running or queue.slots:
+        return
+    jobs = client.jobs.list(all_namespaces=True, full=True)
+    looked_at = list(islice(jobs, _LOOKED_AT + 1))
+    named = {job.spec.queue for job in looked_at if job.spec is not None}
+    if queue.name in named or len(looked_at) > _LOOKED_AT:
+        return
+    known = sorted((named | {each.name for each in client.mesh.queues()}) - {queue.name})
+    near = get_close_matches(queue.name, known, n=1, cutoff=0.6)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    print_line(f"note: nothing uses this queue: no job, no run, no worker{hint}")
 
 
 def show_workers(workers: Sequence[Worker], output: ListFormat) -> None:

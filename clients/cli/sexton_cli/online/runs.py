@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from sexton.client import Client
 from sexton.errors import IllegalState, NotFound
-from sexton.mesh import Mesh
+from sexton.mesh import Mesh, Queue
 from sexton.runs import Attempt, Run, RunError, RunState
 from sexton_cli.online import times
 from sexton_cli.output import ListFormat, print_data, print_line, print_table
@@ -51,16 +51,24 @@ def show(run: Run, output: ListFormat) -> None:
 
 
 def show_obstacles(client: Client, run: Run) -> None:
-    """Prints what stands in the way of a run that waits: for example that no worker serves it."""
+    """Prints what stands in the way of a run that waits: for example that its queue is paused."""
     if run.state not in {RunState.WAITING, RunState.RETRYING}:
         return
     try:
         job = client.jobs.get(run.full_name.rpartition("/")[0])
     except NotFound:
         return
-    if job.version == run.job_version:  # else they are of another queue, or another task
-        for notice in job.notices:
-            print_line(f"warning: {notice}")
+    if job.version == run.job_version:
+        notices = list(job.notices)
+    else:  # the job's are of another queue, or another task
+        notices = [_paused(each) for each in client.mesh.queues() if each.name == run.queue]
+    for notice in filter(None, notices):
+        print_line(f"warning: {notice}")
+
+
+def _paused(queue: Queue) -> str:
+    reason = f": {queue.pause_reason}" if queue.pause_reason else ""
+    return f"queue {queue.name} is paused{reason}" if queue.paused else ""
 
 
 def cancel_waiting(client: Client, job: str, reason: str) -> Iterator[Run]:
