@@ -27,6 +27,7 @@ from sexton_coordinator.api.pruning import Pruner, Wanted, wanted_of
 from sexton_coordinator.api.showing import Viewer, full_message
 from sexton_coordinator.jobs_store import JobRef, LoadedJob, UnreadableJob, get_all
 from sexton_coordinator.mesh import Mesh
+from sexton_core.errors import CoreError
 from sexton_core.policy import Definition
 from sexton_records.state import decode_state
 from sexton_records.times import timestamp
@@ -176,16 +177,14 @@ class Applier:
         for (entry, kv, record), name, state_kv in zip(standing, names, states, strict=True):
             if len(told) % YIELD_EVERY == 0:
                 await asyncio.sleep(0)
-            try:
-                state = decode_state(records.StateRecord.FromString(state_kv.value), ())
-            except (DecodeError, LookupError, ValueError):
-                continue
             if not state_kv.create_revision:
                 continue
-            definition = entry.checked.definition
-            if not entry.checked.template.shared:
-                since = record.effective_time_ns
+            since = record.effective_time_ns
+            try:
+                state = decode_state(records.StateRecord.FromString(state_kv.value), ())
                 definition = mesh.jobs.decode(name, record.spec, record.version, since).definition
+            except (CoreError, DecodeError, LookupError, ValueError):
+                continue
             now, revision = mesh.now(), kv.mod_revision
             job = full_message(name, record, state, definition, revision=revision, now=now)
             entry.applied = api.AppliedJob(job=job, change=_NONE)
@@ -212,21 +211,21 @@ class Applier:
     def _create(self, entry: Entry, work: _Work) -> Definition:
         """Computes the commit of a new job; gives its definition."""
         entry.uid, entry.txn, entry.applied = work.creator.create(
-            entry.name, entry.checked, entry.fresh
+            entry.name, entry.check(self._mesh), entry.fresh
         )
         entry.fresh, entry.live = None, ("", ())
         if work.comparer is not None:
             shared, entry.applied = entry.applied, api.AppliedJob()
             entry.applied.CopyFrom(shared)
-        return entry.checked.definition
+        return entry.check(self._mesh).definition
 
     def _change(self, entry: Entry, loaded: LoadedJob, work: _Work) -> Definition | None:
         """Computes what is to be written of a job; gives the definition that is new."""
         after, source = loaded, work.request.source
         entry.txn, entry.uid = None, ""
         applied = api.AppliedJob(change=_NONE)
-        if loaded.record.spec != entry.checked.spec:
-            edit = self._editor.edit(loaded, entry.checked.spec, source)
+        if loaded.record.spec != entry.wanted:
+            edit = self._editor.edit(loaded, entry.wanted, source)
             assert edit is not None, "it differs"
             after, entry.txn = edit
             applied.change = _UPDATED
@@ -295,7 +294,7 @@ class Applier:
 def _is_same(standing: _Standing, work: _Work) -> bool:
     """Tells whether a job stands there as it is wanted, and is told to be of its source."""
     record, source = standing.record, work.request.source
-    return record.spec == standing.entry.checked.spec and source in ("", record.source)
+    return record.spec == standing.entry.wanted and source in ("", record.source)
 
 
 def _batches(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:

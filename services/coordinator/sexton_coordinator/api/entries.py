@@ -10,7 +10,7 @@ from typing import Final
 from sexton.errors import InvalidArgument
 from sexton.internal.v1 import records_pb2 as records
 from sexton.v1 import scheduler_pb2 as api
-from sexton.v1.job_pb2 import JobSpec
+from sexton.v1.job_pb2 import Job, JobSpec
 from sexton_coordinator.api import checks
 from sexton_coordinator.api.checks import Name
 from sexton_coordinator.api.definitions import Checked, check_spec, new_name, require_a_time
@@ -26,6 +26,9 @@ from sexton_runtime.kv.types import Txn
 YIELD_EVERY: Final = 20
 """Jobs worked on in one go, some milliseconds: the leader's lease is renewed on the same loop."""
 
+_LOOKED_UP: Final = 200
+"""Jobs read together, to see which of them stand there as they are given."""
+
 EXTRAS_BYTES: Final = 512 * 1024
 """Of an answer of at most 4 MiB, for what GetJob tells too; the rest is 260 bytes per job."""
 _PLAIN_BYTES: Final = 260
@@ -38,9 +41,11 @@ class Entry:
 
     name: Name
     key: bytes
-    checked: Checked
-    """As it would be of a new job."""
-    fresh: JobName | None
+    spec: JobSpec
+    """As it was given."""
+    checked: Checked | None = None
+    """As it would be of a new job; None: so it stood there already, and was checked then."""
+    fresh: JobName | None = None
     """The incarnation that it was checked for, until it is used; None: as it would be of any."""
     txn: Txn | None = None
     """What is to be committed; None: nothing."""
@@ -52,6 +57,33 @@ class Entry:
     """Once it is written."""
     live: tuple[str, Sequence[Handle]] = ("", ())
     """Of a job that stood there before: its uid, and the runs that its state names."""
+
+    @property
+    def wanted(self) -> JobSpec:
+        """Returns the definition with every default written out."""
+        return self.spec if self.checked is None else self.checked.spec
+
+    def check(self, mesh: Mesh, shared: dict[Template, Checked] | None = None) -> Checked:
+        """Checks the definition, once; `shared`: what is known of those that others have too.
+
+        Raises:
+            InvalidArgument: it can't be used.
+
+        """
+        if self.checked is not None:
+            return self.checked
+        template = None if shared is None else mesh.jobs.shared_template(self.spec, 1)
+        if shared is not None and template in shared:
+            self.checked = shared[template]
+            return self.checked
+        fresh = new_name(mesh.jobs, self.name, mesh.randomness)
+        self.checked = check_spec(mesh.jobs, fresh, self.spec, 1, mesh.now())
+        template = self.checked.template
+        if not template.shared:
+            self.fresh = fresh
+        elif shared is not None:
+            shared[template] = self.checked
+        return self.checked
 
     def tell(self, answer: api.ApplyJobsResponse, room: int) -> int:
         """Adds to an answer what became of it, and forgets it; `room` as of `trim`."""
@@ -76,40 +108,55 @@ async def check_all(mesh: Mesh, request: api.ApplyJobsRequest) -> list[Entry]:
     entries: list[Entry] = []
     seen: set[Name] = set()
     shared: dict[Template, Checked] = {}
-    for index, job in enumerate(request.jobs):
-        if index % YIELD_EVERY == 0:
-            await asyncio.sleep(0)
-        try:
-            name = _new_one(job.name, seen)
-            entries.append(_checked(mesh, name, job.spec, shared))
-        except InvalidArgument as error:
-            refusals.add(f"jobs[{index}]", job.name, error)
+    look = True
+    for first in range(0, len(request.jobs), _LOOKED_UP):
+        part = [_entry_of(job, seen) for job in request.jobs[first : first + _LOOKED_UP]]
+        new = [entry for entry in part if isinstance(entry, Entry)]
+        same = await _that_stand(mesh, new) if look else set()
+        look = bool(same)  # a file that has brought only what is new is taken to go on so
+        for index, entry in enumerate(part, first):
+            if index % YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+            refused = entry if isinstance(entry, InvalidArgument) else None
+            if isinstance(entry, Entry) and entry.key not in same:
+                refused = _refusal(mesh, entry, shared)
+            if refused is not None:
+                refusals.add(f"jobs[{index}]", request.jobs[index].name, refused)
+        entries += new
     refusals.refuse()
     await _require_times(mesh, entries, refusals)
     return entries
 
 
-def _new_one(text: str, seen: set[Name]) -> Name:
-    name = checks.job_name("name", text)
+def _entry_of(job: Job, seen: set[Name]) -> Entry | InvalidArgument:
+    """Returns what a job becomes on its way, or why its name can't be used."""
+    try:
+        name = checks.job_name("name", job.name)
+    except InvalidArgument as error:
+        return error
     if name in seen:
-        raise InvalidArgument("name", text, "each name once")
+        return InvalidArgument("name", job.name, "each name once")
     seen.add(name)
-    return name
+    return Entry(name=name, key=keys.job_key(name.namespace, name.job), spec=job.spec)
 
 
-def _checked(mesh: Mesh, name: Name, spec: JobSpec, shared: dict[Template, Checked]) -> Entry:
-    """Checks one job; `shared` holds what was found out about definitions that others have too."""
-    key = keys.job_key(name.namespace, name.job)
-    template = mesh.jobs.shared_template(spec, 1)
-    checked = None if template is None else shared.get(template)
-    if checked is not None:
-        return Entry(name=name, key=key, checked=checked, fresh=None)
-    fresh = new_name(mesh.jobs, name, mesh.randomness)
-    checked = check_spec(mesh.jobs, fresh, spec, 1, mesh.now())
-    if not checked.template.shared:
-        return Entry(name=name, key=key, checked=checked, fresh=fresh)
-    shared[checked.template] = checked
-    return Entry(name=name, key=key, checked=checked, fresh=None)
+def _refusal(mesh: Mesh, entry: Entry, shared: dict[Template, Checked]) -> InvalidArgument | None:
+    """Returns why a definition can't be used; None: it can."""
+    try:
+        entry.check(mesh, shared)
+    except InvalidArgument as error:
+        return error
+    return None
+
+
+async def _that_stand(mesh: Mesh, entries: Sequence[Entry]) -> set[bytes]:
+    """Returns the keys of the jobs that have the very definition that is given."""
+    kvs = await get_all(mesh.store, [entry.key for entry in entries])
+    return {
+        kv.key
+        for entry, kv in zip(entries, kvs, strict=True)
+        if kv.create_revision and records.JobRecord.FromString(kv.value).spec == entry.spec
+    }
 
 
 async def _require_times(mesh: Mesh, entries: Sequence[Entry], refusals: Refusals) -> None:
@@ -118,16 +165,17 @@ async def _require_times(mesh: Mesh, entries: Sequence[Entry], refusals: Refusal
     over = [
         (number, entry)
         for number, entry in enumerate(entries)
-        if (schedule := entry.checked.definition.schedule) is not None
+        if entry.checked is not None
+        and (schedule := entry.checked.definition.schedule) is not None
         and schedule.next_after(now) is None
     ]
     kvs = await get_all(mesh.store, [entry.key for _, entry in over])
     for (number, entry), kv in zip(over, kvs, strict=True):
         before = records.JobRecord.FromString(kv.value).spec.schedules
-        if kv.create_revision and list(before) == list(entry.checked.spec.schedules):
+        if kv.create_revision and list(before) == list(entry.wanted.schedules):
             continue  # its times are over, and it may still be edited
         with refusals.collecting(f"jobs[{number}]", str(entry.name)):
-            require_a_time(entry.checked.definition, now)
+            require_a_time(entry.check(mesh).definition, now)
     refusals.refuse()
 
 
