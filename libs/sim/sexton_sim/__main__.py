@@ -99,6 +99,14 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
             parser.error(f"--{name}: says how to --replay one seed; name it")
     if options.only is not None and not re.fullmatch(r"\d+(,\d+)*", options.only):
         parser.error(f"--only {options.only}: expected numbers of faults, such as 1,4,9")
+    if options.only is not None:
+        known = _numbers(options, None)
+        unknown = sorted(_given(options) - known)
+        if unknown:
+            parser.error(
+                f"--only {options.only}: seed {options.replay} has {_span(known)}, none of number "
+                f"{', '.join(map(str, unknown))}; without --only they are listed"
+            )
     for name in ("json", "history"):
         file = getattr(options, name)
         if file is not None and not file.parent.is_dir():
@@ -145,7 +153,7 @@ def _play_of(options: argparse.Namespace, seed: int) -> Play:
 
 def _replay(options: argparse.Namespace) -> int:
     seed, play = options.replay, _play_of(options, options.replay)
-    only = None if options.only is None else {int(part) for part in options.only.split(",")}
+    only = None if options.only is None else _given(options)
     if options.shrink:
         only = shrink(lambda kept: play(None, kept).verdict.rules(), _numbers(options, only))
         _say(f"these faults are enough: --only {','.join(map(str, sorted(only)))}")
@@ -160,6 +168,14 @@ def _replay(options: argparse.Namespace) -> int:
     _say(str(outcome.verdict))
     _say(f"event-log hash {outcome.event_log_hash}, {outcome.events:,} events")
     return 0 if outcome.verdict.ok else 1
+
+
+def _given(options: argparse.Namespace) -> set[int]:
+    return {int(part) for part in options.only.split(",")}
+
+
+def _span(numbers: Collection[int]) -> str:
+    return f"faults {min(numbers)} to {max(numbers)}" if numbers else "no faults"
 
 
 def _numbers(options: argparse.Namespace, only: Collection[int] | None) -> set[int]:

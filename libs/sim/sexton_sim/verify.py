@@ -42,9 +42,14 @@ def judge(sources: Sources, times: Times | None = None) -> Verdict:
     `times` are those with which the mesh is set up; None: the default ones, and real tasks.
 
     Raises:
-        UnreadableError: a commit, call or note says what no mesh writes.
+        UnreadableError: there are no commits; or a commit, call or note says what no mesh writes.
     """
     times = times or Times(kills_noted=False, slack_ns=_BUSY_NS)
+    if not sources.commits:
+        raise UnreadableError(
+            "there are no commits, and without them nothing can be judged: give the files too that "
+            "the store writes with --history, or what `sexton history export` makes of them"
+        )
     verdict = Verdict()
     history = sources.notes()
     if not sources.comparable:
@@ -56,9 +61,6 @@ def judge(sources: Sources, times: Times | None = None) -> Verdict:
         verdict.unknown(
             f"{sources.foreign} notes and calls are of another machine or boot (S10, S13)"
         )
-    if not sources.commits:
-        verdict.unknown("everything: no commits are in it; the store writes them with --history")
-        return verdict
     place = "what was done to the mesh"
     try:
         judged = _Judged(sources, history, verdict, times)

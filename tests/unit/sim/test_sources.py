@@ -231,6 +231,13 @@ def test_a_commit_that_no_mesh_writes_is_named_and_not_called_a_broken_promise(
         verify([path])
 
 
+def test_notes_alone_can_not_be_judged_and_it_is_said_what_is_missing(tmp_path: Path) -> None:
+    note = {"kind": "fault", "at_ns": 5, "what": "crash", "target": "store", "facts": {}}
+    path = lines(tmp_path / "faults.jsonl", [note])
+    with pytest.raises(UnreadableError, match="the store writes with --history"):
+        verify([path])
+
+
 def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl.gz"
     path.write_bytes(gzip.compress(start(0) * 1000)[:-20])
