@@ -17,6 +17,9 @@ LEAST_STRIP_S: Final = 60.0
 """The strip of who led shows at least so much."""
 _NARROWEST: Final = 0.4
 PLOT_WIDTH: Final = 640
+MAX_DOTS: Final = 600
+"""Of one plot; failures come on top."""
+_COLUMN: Final = 4.0
 PLOT_HEIGHT: Final = 110
 
 
@@ -58,6 +61,8 @@ class Plot(NamedTuple):
     late: tuple[Dot, ...]
     took_marks: tuple[tuple[float, str], ...]
     late_marks: tuple[tuple[float, str], ...]
+    runs: int
+    """How many there are, drawn or not."""
 
 
 class Reign(NamedTuple):
@@ -85,6 +90,8 @@ class Day(NamedTuple):
     failed: int
     level: int
     """0 to 4, by runs."""
+    known: bool
+    """Whether the runs of the whole day were read."""
 
 
 def minutes(found: Sequence[Minute]) -> Minutes:
@@ -108,18 +115,28 @@ def minutes(found: Sequence[Minute]) -> Minutes:
     )
 
 
-def plot(runs: Sequence[Seen]) -> Plot:
-    """Draws how long runs took and how late they were."""
+def plot(runs: Sequence[Seen], since_s: float = 0.0, now_s: float = 0.0) -> Plot:
+    """Draws how long runs took and how late they were.
+
+    With a range each stands where its time is; else one beside the other, oldest on the left. Of
+    very many those are drawn that failed, and of each column the middle and the largest.
+    """
     begun = sorted((run for run in runs if run.started_s), key=lambda run: run.ended_s)
+    left, width = 52.0, PLOT_WIDTH - 60.0
+    if now_s > since_s:
+        places = [left + width * (run.ended_s - since_s) / (now_s - since_s) for run in begun]
+    else:
+        step = width / max(1, len(begun) - 1)
+        places = [left + step * index for index in range(len(begun))]
     took = [max(0.001, run.ended_s - run.started_s) for run in begun]
     late = [max(0.001, run.started_s - run.due_s) for run in begun]
-    took_dots, took_marks = _dots(begun, took)
-    late_dots, late_marks = _dots(begun, late)
-    return Plot(took_dots, late_dots, took_marks, late_marks)
+    took_dots, took_marks = _dots(begun, places, took)
+    late_dots, late_marks = _dots(begun, places, late)
+    return Plot(took_dots, late_dots, took_marks, late_marks, len(begun))
 
 
 def _dots(
-    runs: Sequence[Seen], values: Sequence[float]
+    runs: Sequence[Seen], places: Sequence[float], values: Sequence[float]
 ) -> tuple[tuple[Dot, ...], tuple[tuple[float, str], ...]]:
     if not values:
         return (), ()
@@ -129,22 +146,36 @@ def _dots(
     def height(value: float) -> float:
         return PLOT_HEIGHT - 6 - (PLOT_HEIGHT - 12) * (math.log10(value) - low) / (high - low)
 
-    step = (PLOT_WIDTH - 60) / max(1, len(values) - 1)
     dots = tuple(
         Dot(
-            x=round(52 + index * step, 1),
-            y=round(height(value), 1),
-            state=run.state,
-            run=run.run,
-            value=span(value),
-            ended_s=run.ended_s,
+            x=round(places[index], 1),
+            y=round(height(values[index]), 1),
+            state=runs[index].state,
+            run=runs[index].run,
+            value=span(values[index]),
+            ended_s=runs[index].ended_s,
         )
-        for index, (run, value) in enumerate(zip(runs, values, strict=True))
+        for index in _drawn(runs, places, values)
     )
     marks = tuple(
         (round(height(10.0**power), 1), span(10.0**power)) for power in range(low, high + 1)
     )
     return dots, marks
+
+
+def _drawn(runs: Sequence[Seen], places: Sequence[float], values: Sequence[float]) -> Sequence[int]:
+    """Gives which runs are drawn, by their places in the list."""
+    if len(runs) <= MAX_DOTS:
+        return range(len(runs))
+    columns: defaultdict[int, list[int]] = defaultdict(list)
+    chosen = {index for index, run in enumerate(runs) if run.state in FAILED}
+    chosen = set(sorted(chosen)[-MAX_DOTS:])
+    for index, place in enumerate(places):
+        columns[int(place / _COLUMN)].append(index)
+    for column in columns.values():
+        column.sort(key=values.__getitem__)
+        chosen |= {column[len(column) // 2], column[-1]}
+    return sorted(chosen)
 
 
 def strip(terms: Sequence[Term], now_s: float) -> tuple[list[Lane], float]:
@@ -175,8 +206,11 @@ def strip(terms: Sequence[Term], now_s: float) -> tuple[list[Lane], float]:
     return lanes, start_s
 
 
-def calendar(runs: Sequence[Seen], now_s: float) -> list[Day]:
-    """Draws the last weeks, day by day in UTC, by how many runs ended."""
+def calendar(runs: Sequence[Seen], now_s: float, since_s: float = 0.0) -> list[Day]:
+    """Draws the last weeks, day by day in UTC, by how many runs ended.
+
+    `since_s`: from when on all of them are known.
+    """
     ended: Counter[str] = Counter()
     failed: defaultdict[str, int] = defaultdict(int)
     for run in runs:
@@ -185,11 +219,14 @@ def calendar(runs: Sequence[Seen], now_s: float) -> list[Day]:
         failed[day] += run.state in FAILED
     today = datetime.fromtimestamp(now_s, UTC).date()
     first = today - timedelta(days=today.weekday() + 7 * (WEEKS - 1))
+    reached = datetime.fromtimestamp(since_s, UTC).date()
     most = max(ended.values(), default=1)
     days: list[Day] = []
     for offset in range((today - first).days + 1):
-        date = (first + timedelta(days=offset)).isoformat()
+        shown = first + timedelta(days=offset)
+        date = shown.isoformat()
         count = ended[date]
         level = math.ceil(4 * count / most) if count else 0
-        days.append(Day(offset // 7, offset % 7, date, count, failed[date], level))
+        known = shown > reached or not since_s
+        days.append(Day(offset // 7, offset % 7, date, count, failed[date], level, known))
     return days

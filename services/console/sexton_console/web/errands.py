@@ -24,6 +24,8 @@ WAIT_S: Final = 0.1
 """A page waits for so long."""
 _MOST: Final = 100
 """Answers that are remembered."""
+_IDLE_S: Final = 600.0
+"""An answer that nobody has looked at for so long is forgotten."""
 _AT_ONCE: Final = 4
 """Questions that are under way; further ones wait for their turn."""
 _PATIENCE: Final = 20
@@ -48,6 +50,7 @@ class _Errand:
     found: Found[Any]
     asking: asyncio.Task[None] | None = None
     fresh_until_s: float = 0.0
+    looked_s: float = 0.0
 
 
 class Errands:
@@ -91,6 +94,7 @@ class Errands:
             errand = self._errands[key] = _Errand(Found(None, complete=False))
             self._make_room()
         self._errands.move_to_end(key)
+        errand.looked_s = self._now_s()
         if errand.asking is None and self._now_s() >= errand.fresh_until_s:
             errand.asking = asyncio.create_task(self._ask(errand, seconds, ask), name=f"ask {key}")
         if errand.asking is not None:
@@ -136,9 +140,13 @@ class Errands:
         errand.fresh_until_s = self._now_s() + max(seconds, _PATIENCE * took_s)
 
     def _make_room(self) -> None:
-        """Lets the oldest questions go, also those that are still asked."""
-        while len(self._errands) > _MOST:
-            _, errand = self._errands.popitem(last=False)
+        """Lets go what nobody looks at any more, and the oldest of too many, asked or not."""
+        idle_s = self._now_s() - _IDLE_S
+        while len(self._errands) > 1:
+            errand = next(iter(self._errands.values()))
+            if len(self._errands) <= _MOST and errand.looked_s > idle_s:
+                return
+            self._errands.popitem(last=False)
             if errand.asking is not None:
                 errand.asking.cancel()
 

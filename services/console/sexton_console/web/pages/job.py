@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -13,13 +12,13 @@ from starlette.responses import Response
 from sexton.v1 import run_pb2
 from sexton.v1 import scheduler_pb2 as api
 from sexton_console.mesh.api import part
-from sexton_console.mesh.follower import seen_of
 from sexton_console.web import charts, definition, query
-from sexton_console.web.desk import Desk, desk_of
+from sexton_console.web.desk import desk_of
+from sexton_console.web.pages.past import RANGES, Past, past_of
 from sexton_console.web.render import render
 from sexton_console.web.shared import shared
+from sexton_console.web.urls import job_url, with_query
 from sexton_console.words import (
-    ENDED_STATES,
     job_name,
     run_parts,
     run_state,
@@ -30,7 +29,6 @@ from sexton_console.words import (
 NEXT: Final = 20
 LEDGER: Final = 60
 RUNS: Final = 20
-PLOTTED: Final = 300
 
 
 class RunRow(NamedTuple):
@@ -84,10 +82,12 @@ async def show(request: Request) -> Response:
     desk = desk_of(request)
     namespace, short = request.path_params["namespace"], request.path_params["job"]
     name = job_name(namespace, short)
+    here = job_url(namespace, short)
     job = await desk.api.job(name)
     zone = zone_of(job.spec)
     ledger_page = request.query_params.get("ledger", "")
-    preview, ledger, versions, recent, plotted = await asyncio.gather(
+    range_ = query.choice(request, "range", RANGES)
+    preview, ledger, versions, recent, found = await asyncio.gather(
         part(
             shared(desk, f"next {name} {job.etag} {job.cursor_time.seconds}", 5.0,
                    lambda: desk.api.preview(name, count=NEXT))
@@ -96,9 +96,11 @@ async def show(request: Request) -> Response:
         part(shared(desk, f"versions {name} {job.version}", 60.0,
                     lambda: desk.api.versions(name))),
         desk.api.runs(name, size=RUNS),
-        shared(desk, f"plotted {name}", 5.0, lambda: _plotted(desk, name)),
+        past_of(desk, name, range_),
     )  # fmt: skip
     version = query.text(request, "version")
+    past = found.value or Past()
+    since_s = desk.now_s - RANGES[range_] if range_ else 0.0
     shown_versions = versions.value or ()
     return render(
         request,
@@ -120,15 +122,15 @@ async def show(request: Request) -> Response:
         lines=definition.lines_of(job.spec),
         facts=definition.facts_of(job.spec),
         runs=[run_row(run) for run in recent.runs],
-        plot=charts.plot([seen_of(run) for run in plotted]),
-        days=charts.calendar([seen_of(run) for run in plotted], desk.now_s),
+        plot=charts.plot(past.runs, since_s, desk.now_s if range_ else 0.0),
+        days=charts.calendar(past.runs, desk.now_s, past.since_s),
+        past=past,
+        past_complete=found.complete,
+        since_s=since_s,
+        range=range_,
+        ranges=[(word or "newest runs", with_query(here, range=word), word) for word in RANGES],
         outcomes=desk.follower.numbers.outcomes(f"{namespace}/{short}"),
     )
-
-
-async def _plotted(desk: Desk, name: str) -> Sequence[run_pb2.Run]:
-    answer = await desk.api.runs(name, states=ENDED_STATES, size=PLOTTED)
-    return [run for run in answer.runs if run.HasField("end_time")]
 
 
 class LedgerRow(NamedTuple):
