@@ -24,7 +24,17 @@ from sexton.context import Context
 from sexton.errors import InvalidArgument
 
 VARIABLE: Final = "SEXTON_HISTORY"
-_ASKED: Final = ("name", "request_id", "mode", "overlap", "parent", "validate_only")
+_ASKED: Final = (
+    "name",
+    "request_id",
+    "mode",
+    "overlap",
+    "parent",
+    "validate_only",
+    "queue",
+    "paused",
+    "session",
+)
 """Of a request, besides a digest of the whole."""
 
 
@@ -173,6 +183,12 @@ def answered(answer: Any) -> dict[str, Any]:
     fields = answer.DESCRIPTOR.fields_by_name
     if "decision" in fields and "run" in fields:
         return {"run": answer.run.name, "decision": answer.decision, "reason": answer.reason}
+    if "requeued" in fields:
+        return {"requeued": [[one.run, one.new_run, one.reason] for one in answer.requeued]}
+    if "backfill" in fields:
+        return {"backfill": answer.backfill.name, "state": answer.backfill.state}
+    if "queue" in fields:
+        return {"queue": answer.queue.name, "paused": answer.queue.paused}
     if "runs" in fields:
         return {"runs": [[run.name, run.job_uid, run.state] for run in answer.runs]}
     if "jobs" in fields and "change" in fields["jobs"].message_type.fields_by_name:

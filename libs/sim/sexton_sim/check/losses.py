@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from sexton.internal.v1 import records_pb2 as pb
+from sexton.v1 import run_pb2
 from sexton_sim.check.describe import describe_note, instant
 from sexton_sim.check.executions import Times
 from sexton_sim.check.faults import Faults, Span
@@ -94,7 +95,7 @@ class LossRules:
         )
         if killed is not None:
             self._check_kill(run, attempt, killed)
-        else:
+        elif attempt.state != run_pb2.ATTEMPT_STATE_RETURNED:
             self._check_outage(run, attempt)
 
     def ended(self, run: Run) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from sexton.v1 import backfill_pb2, scheduler_pb2
 from sexton_core.words import RunState
 from sexton_records import keys
 from sexton_sim.check.describe import describe_call, moment
@@ -32,6 +33,11 @@ _KINDS = frozenset(
         "ResumeJob",
         "DeleteJob",
         "TriggerJob",
+        "RetryRun",
+        "RequeueDeadLetters",
+        "CreateBackfill",
+        "CancelBackfill",
+        "PauseQueue",
         "CancelRun",
         "TerminateRun",
         "GetJob",
@@ -39,6 +45,9 @@ _KINDS = frozenset(
         "ListRuns",
     }
 )
+_STARTS = frozenset({"TriggerJob", "RetryRun"})
+_MOVES_ON = frozenset({"state"})
+"""What of an answer may be another when the same is asked again."""
 _BY_REQUEST = frozenset({RunState.CANCELLED, RunState.TERMINATED})
 _NEVER_NS = 1 << 62
 
@@ -62,6 +71,12 @@ class _Written(NamedTuple):
 _ABSENT = _Written(0, 0, "", 0, False, 0, 0)
 
 
+def _written(commit: MeshCommit, uid: str, version: int, *, paused: bool) -> _Written:
+    durable_ns = commit.durable_ns or _NEVER_NS
+    at = (commit.revision, commit.mesh_ns)
+    return _Written(commit.begun_ns, durable_ns, uid, version, paused, *at)
+
+
 class RequestRules:
     """Holds every call of the API against the log."""
 
@@ -76,6 +91,10 @@ class RequestRules:
         self._named = {name for call in self._calls for name in _names(call)}
         self._jobs: dict[str, list[_Written]] = {}
         self._runs: dict[str, Run] = {}
+        self._waiting: dict[str, int] = {}
+        """Since when starts wait, or did, that were named."""
+        self._backfills: dict[str, list[tuple[int, int]]] = {}
+        """When each that was named was written, and as what state."""
         self._asked: dict[tuple[str, str], Moment] = {}
         self._times, self._mesh = array("q"), array("q")
         self._back: dict[str, _Written] | None = None
@@ -93,6 +112,7 @@ class RequestRules:
         self._times.append(commit.begun_ns)
         self._mesh.append(commit.mesh_ns)
         self._take_jobs(commit, self._jobs)
+        self._take_repairs(commit)
 
     def go_back(self) -> RunListener:
         """A restore: gives who is to hear of the runs that it has brought back."""
@@ -122,16 +142,38 @@ class RequestRules:
             if name not in self._named:
                 continue
             record = changed.after
-            what = ("", 0, False)
+            written = _written(commit, "", 0, paused=False)
             if record is not None:
-                what = (record.uid, record.version, record.paused)
-            durable_ns = commit.durable_ns or _NEVER_NS
-            written = _Written(commit.begun_ns, durable_ns, *what, commit.revision, commit.mesh_ns)
+                written = _written(commit, record.uid, record.version, paused=record.paused)
             if changed.before is not None and name not in jobs:
                 was = changed.before
                 jobs[name] = [_ABSENT._replace(uid=was.uid, version=was.version,
                                                paused=was.paused)]  # fmt: skip
             jobs.setdefault(name, []).append(written)
+
+        for changed in commit.of(keys.QUEUES):
+            name = "queues/" + changed.key.decode().split("/")[2]
+            if name in self._named:
+                written = _written(commit, "queue", 0, paused=changed.after is not None)
+                jobs.setdefault(name, []).append(written)
+
+    def _take_repairs(self, commit: MeshCommit) -> None:
+        """Takes note of backfills, and of starts that wait."""
+        for changed in commit.of(keys.BACKFILLS):
+            record = changed.after
+            if record is not None:
+                backfill = keys.parse_backfill_key(changed.key)[1]
+                name = f"namespaces/{record.namespace}/jobs/{record.job}/backfills/{backfill}"
+                if name in self._named:
+                    written = self._backfills.setdefault(name, [])
+                    written.append((commit.begun_ns, record.state))
+        waiting = [changed for changed in commit.of(keys.BUFFERED) if changed.after is not None]
+        states = {it.uid: it.after for it in commit.of(keys.STATE)} if waiting else {}
+        for changed in waiting:
+            state = states.get(changed.uid)
+            if state is not None:
+                job = f"namespaces/{state.namespace}/jobs/{state.job}"
+                self._waiting.setdefault(f"{job}/runs/{changed.after.run_id}", commit.begun_ns)
 
     def made(self, run: Run, commit: MeshCommit) -> None:
         """The hash of the request stands in a manual run's id, after the time."""
@@ -212,7 +254,7 @@ class RequestRules:
             request_id = call.args.get("request_id")
             if not request_id or call.outcome != "ok":
                 continue
-            key = (call.name, _namespace(call), request_id)
+            key = (call.name, _scope(call), request_id)
             before = first.setdefault(key, call)
             if before is call or self._between(before, call) > _WINDOW_NS:
                 continue
@@ -227,7 +269,7 @@ class RequestRules:
                     f"for two bodies; the second one should have been refused",
                     shown,
                 )
-            elif before.result != call.result:
+            elif _lasting(before.result) != _lasting(call.result):
                 self._verdict.violate(
                     "S12", f"request {request_id} ({call.name}) was answered in two ways", shown
                 )
@@ -260,8 +302,13 @@ class RequestRules:
             if not any((it.uid, it.version) == wanted for it in there):
                 return f"version {result['version']} of {name} was not there by then", written[-4:]
         if call.name == "ApplyJobs" and not args.get("validate_only"):
-            for one, uid, _ in result["jobs"]:
+            for one, uid, change in result["jobs"]:
                 told = self._jobs.get(one, [])
+                if change == scheduler_pb2.AppliedJob.CHANGE_PRUNED:
+                    told = self._during(one, call.invoked_ns, end_ns)
+                    if all(it.uid == uid for it in told):
+                        return f"{one} ({uid}) was there all the time", told
+                    continue
                 if not any(it.begun_ns <= end_ns and it.uid == uid for it in told):
                     return f"{one} ({uid}) was not there by then", told[-4:]
         if call.name in {"PauseJob", "ResumeJob"}:
@@ -273,13 +320,37 @@ class RequestRules:
             found = self._during(name, call.invoked_ns, end_ns)
             if all(it.uid for it in found):
                 return f"{name} was there all the time", found
-        if call.name == "TriggerJob" and result["run"]:
-            run = self._runs.get(result["run"])
-            if run is None or run.made.begun_ns > end_ns:
-                return f"{result['run']} was not made by then", ()
+        if call.name == "PauseQueue" and "queue" in args:
+            found = self._during(_queue(args), call.invoked_ns, end_ns)
+            if not any(it.paused == bool(args.get("paused")) for it in found):
+                return "its queue was not so at any time until the answer", found
+        if call.name in _STARTS and result["run"]:
+            return self._unmade([result["run"]], end_ns), ()
+        if call.name == "RequeueDeadLetters":
+            return self._unmade([it[1] for it in result.get("requeued", ()) if it[1]], end_ns), ()
+        if call.name.endswith("Backfill") and "backfill" in result:
+            return self._unfilled(call, end_ns), ()
         if call.name in {"CancelRun", "TerminateRun"}:
             return self._asked_to_end(str(result["run"]), end_ns)
         return "", ()
+
+    def _unmade(self, names: Sequence[str], end_ns: int) -> str:
+        """Says which of some starts was neither made nor waited by then; empty: none."""
+        for name in names:
+            run = self._runs.get(name)
+            made_ns = _NEVER_NS if run is None else run.made.begun_ns
+            if min(made_ns, self._waiting.get(name, _NEVER_NS)) > end_ns:
+                return f"{name} was not made by then"
+        return ""
+
+    def _unfilled(self, call: Call, end_ns: int) -> str:
+        """Says what is wrong with a backfill that is told to be there, or to have ended."""
+        name = call.result["backfill"]
+        states = [state for at_ns, state in self._backfills.get(name, ()) if at_ns <= end_ns]
+        if not states:
+            return f"{name} was not there by then"
+        ended = any(state != backfill_pb2.BACKFILL_STATE_STARTING for state in states)
+        return "" if call.name == "CreateBackfill" or ended else f"{name} went on"
 
     def _during(self, name: str, since_ns: int, until_ns: int) -> list[_Written]:
         """Gives all that a job was in a time, beginning with what it was before."""
@@ -329,11 +400,23 @@ def _names(call: Call) -> Iterable[str]:
     """Gives the jobs and runs that a call names."""
     result = call.result
     yield from (str(it) for it in (call.args.get("name"), result.get("name")) if it)
-    if isinstance(result.get("run"), str):
-        yield result["run"]
+    yield from (result[it] for it in ("run", "backfill") if isinstance(result.get(it), str))
+    yield from (one[1] for one in result.get("requeued", ()))
+    if call.name == "PauseQueue":
+        yield _queue(call.args)
     if call.name == "ApplyJobs":
         yield from (one[0] for one in result.get("jobs", ()))
 
 
-def _namespace(call: Call) -> str:
-    return str(call.args.get("name", "")).partition("/jobs/")[0]
+def _scope(call: Call) -> str:
+    """Gives within what a request's id is another request's: a job for backfills."""
+    parent = str(call.args.get("parent", ""))
+    return parent or str(call.args.get("name", "")).partition("/jobs/")[0]
+
+
+def _lasting(result: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: told for name, told in result.items() if name not in _MOVES_ON}
+
+
+def _queue(args: Mapping[str, Any]) -> str:
+    return f"queues/{args.get('queue', '')}"

@@ -35,7 +35,8 @@ class Injector:
         self._healers: list[Callable[[], None]] = []
         self._standstill_s = 0.0
         self._postponed: list[Callable[[], None]] = []
-        self._healed = False
+        self.healed = False
+        """Whether all is over."""
 
     async def run(self, duration_s: float) -> None:
         """Injects faults for so long."""
@@ -49,7 +50,7 @@ class Injector:
 
     def heal(self) -> None:
         """Ends every fault and starts what is dead."""
-        self._healed = True
+        self.healed = True
         healers, self._healers = self._healers, []
         for healer in healers:
             healer()
@@ -86,7 +87,7 @@ class Injector:
         def act() -> None:
             if self.everybody_sleeps:
                 self._postponed.append(act)
-            elif not self._healed:
+            elif not self.healed:
                 action()
 
         self._call_later(delay_s, act)

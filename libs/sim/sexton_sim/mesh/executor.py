@@ -1,7 +1,7 @@
 """What a simulated worker executes: time that passes, and what a task's own code would note.
 
-A task is a shell command that only this executor understands, as `Behaviour` writes it. Each
-execution notes its start and its end in the history, as a task would in a file of its own, and
+A task is a shell command, or a URL, that only this executor understands, as `Behaviour` writes it.
+Each execution notes its start and its end in the history, as a task would in a file of its own, and
 tries to have an effect on something that is fenced by its token.
 
 The executions live in a process of their own on the worker's machine, as under the real shim: one
@@ -18,8 +18,9 @@ from typing import NamedTuple, Self
 
 from sexton_sim.history import Recorder, text
 from sexton_sim.process import Process
-from sexton_worker.contract import Ended, Listener, Order, ShellWork
+from sexton_worker.contract import Ended, HttpWork, Listener, Order, ShellWork, Work
 
+_SITE = "http://task.test/"
 _LOOKS_S = 0.25
 """How often the shim looks at the clock at least: a sleep counts awake time."""
 
@@ -36,6 +37,17 @@ class Behaviour(NamedTuple):
     def command(self) -> str:
         """Writes it as a command."""
         return f"lasts {self.lasts_s} fails {self.fails_p} stubborn {int(self.stubborn)}"
+
+    def url(self) -> str:
+        """Writes it as a URL."""
+        return f"{_SITE}{self.command().replace(' ', '/')}"
+
+    @classmethod
+    def of(cls, work: Work) -> Self:
+        """Reads what `command` or `url` wrote."""
+        if isinstance(work, HttpWork):
+            return cls.parse(work.url.removeprefix(_SITE).replace("/", " "))
+        return cls.parse(work.command) if isinstance(work, ShellWork) else cls(0)
 
     @classmethod
     def parse(cls, command: str) -> Self:
@@ -78,7 +90,7 @@ class VirtualExecutor:
     ) -> None:
         """`on_effect` is told of every effect, before its attempt is over."""
         self.tasks: Sequence[str] = ()
-        self.kinds: Sequence[str] = ("shell",)
+        self.kinds: Sequence[str] = ("shell", "http")
         self._worker = worker
         self._recorder = recorder
         self._fences = fences
@@ -102,8 +114,7 @@ class VirtualExecutor:
 
     def begin(self, order: Order) -> None:
         """Begins an attempt."""
-        work = order.work
-        behaviour = Behaviour.parse(work.command) if isinstance(work, ShellWork) else Behaviour(0)
+        behaviour = Behaviour.of(order.work)
         self._note("started", order, number=order.number)
         self._fences.admit(*order.ref)
         timer = self._worker.loop.call_later(

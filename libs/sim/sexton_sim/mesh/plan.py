@@ -40,7 +40,7 @@ def draw_spec(rng: random.Random) -> pb.JobSpec:
         stubborn=rng.random() < 0.1,
     )
     spec = pb.JobSpec(
-        task=pb.Task(shell=pb.ShellTask(command=behaviour.command())),
+        task=_draw_task(rng, behaviour),
         queue=rng.choice(QUEUES),
         priority=rng.choice((0, 0, 50, 100)),
         overlap=rng.choice(_OVERLAPS),
@@ -74,6 +74,12 @@ def draw_spec(rng: random.Random) -> pb.JobSpec:
     if rng.random() < 0.1:
         spec.deadline.FromSeconds(rng.choice((2, 20)))
     return spec
+
+
+def _draw_task(rng: random.Random, behaviour: Behaviour) -> pb.Task:
+    if rng.random() < 0.2:
+        return pb.Task(http=pb.HttpTask(url=behaviour.url()))
+    return pb.Task(shell=pb.ShellTask(command=behaviour.command()))
 
 
 def _draw_catch_up(rng: random.Random) -> pb.CatchUp:
@@ -127,6 +133,8 @@ class MeshPlan:
     users: int = 2
     repairers: int = 0
     """Who retry runs, work off dead letters and run ranges again."""
+    operators: int = 0
+    """Who pause queues, drain workers and prune, while faults are injected."""
     jobs: int = 8
     """Names that jobs can have. Each user creates its share at first."""
     pause_s: float = 0.4
@@ -154,7 +162,7 @@ def plan_of(seed: int, *, duration_s: float = 15.0) -> MeshPlan:
         alone = _ALONE[turn % len(_ALONE)]
         kinds = {kind: float(kind == alone) for kind in kinds_of(MeshFaults)}
         faults = MeshFaults(mean_pause_s=4.0, calm_s=_ALONE_S, **kinds)
-        plan = replace(plan, faults=faults, workers=2 * plan.shards)
+        plan = replace(plan, faults=faults, workers=2 * plan.shards, operators=0)
     return plan
 
 
@@ -177,4 +185,5 @@ def _stormy(seed: int, duration_s: float) -> MeshPlan:
         faults=swarm(rng, MeshFaults),
         engine=EngineConfig(history=True, watch_window_events=rng.choice((50, 1_000, 100_000))),
         repairers=rng.choice((0, 1)),
+        operators=rng.choice((0, 1)),
     )

@@ -9,19 +9,23 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from hashlib import blake2b
 from typing import Any
 
 from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.message import Message
 
 from sexton import errors
-from sexton.v1 import backfill_pb2, dead_letter_pb2, run_pb2
+from sexton.history import answered, asked
 from sexton.v1 import job_pb2 as pb
+from sexton.v1 import run_pb2
 from sexton.v1 import scheduler_pb2 as api
 from sexton.v1.backfill_pb2_grpc import BackfillServiceStub
 from sexton.v1.dead_letter_pb2_grpc import DeadLetterServiceStub
-from sexton.v1.scheduler_pb2_grpc import JobServiceStub, RunServiceStub
+from sexton.v1.scheduler_pb2_grpc import (
+    JobServiceStub,
+    MeshServiceStub,
+    RunServiceStub,
+)
 from sexton_runtime.rpc.policy_channel import PolicyChannel
 from sexton_runtime.transport import Transport
 from sexton_sim.history import Recorder
@@ -36,6 +40,7 @@ _UNKNOWN = (
 )
 _STUBS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("CancelRun", "TerminateRun", "ListRuns", "RetryRun"), RunServiceStub),
+    **dict.fromkeys(("ListQueues", "PauseQueue", "DrainWorker"), MeshServiceStub),
     **dict.fromkeys(("CreateBackfill", "CancelBackfill"), BackfillServiceStub),
     **dict.fromkeys(("RequeueDeadLetters", "PurgeDeadLetters"), DeadLetterServiceStub),
 }
@@ -70,7 +75,7 @@ class Api:
         """
         channel = self._random.choice(self._channels)
         invoke = getattr(_STUBS.get(method, JobServiceStub)(channel), method)
-        number = self._recorder.invoke(self._name, method, **_asked(request))
+        number = self._recorder.invoke(self._name, method, **asked(request))
         try:
             answer = await invoke(request, timeout=_TIMEOUT_S)
         except _UNKNOWN as error:
@@ -82,7 +87,7 @@ class Api:
         except BaseException as error:
             self._recorder.unknown(number, type(error).__name__)
             raise
-        self._recorder.ok(number, **_answered(answer))
+        self._recorder.ok(number, **answered(answer))
         return answer
 
 
@@ -251,42 +256,3 @@ async def say_last_words(api_: Api) -> str:
 
 def _path(name: str) -> str:
     return f"namespaces/{NAMESPACE}/jobs/{name}"
-
-
-def _asked(request: Any) -> dict[str, Any]:
-    """Gives what of a request the history keeps: names, and a digest of the whole."""
-    body = request.SerializeToString(deterministic=True)
-    facts: dict[str, Any] = {"body": blake2b(body, digest_size=8).hexdigest()}
-    for field in ("name", "request_id", "mode", "overlap"):
-        if getattr(request, field, None):
-            facts[field] = getattr(request, field)
-    if isinstance(request, api.CreateJobRequest | api.UpdateJobRequest):
-        facts["name"] = request.job.name
-    return facts
-
-
-def _answered(answer: Any) -> dict[str, Any]:
-    """Gives what of an answer the history keeps."""
-    if isinstance(answer, api.TriggerJobResponse | api.RetryRunResponse):
-        return {"run": answer.run.name, "decision": answer.decision, "reason": answer.reason}
-    if isinstance(answer, api.ListRunsResponse):
-        return {"runs": [[run.name, run.job_uid, run.state] for run in answer.runs]}
-    if isinstance(answer, api.ListJobsResponse):
-        return {"jobs": [[job.name, job.uid, job.version] for job in answer.jobs]}
-    if isinstance(answer, api.ApplyJobsResponse):
-        return {"jobs": [[one.job.name, one.job.uid, one.change] for one in answer.jobs]}
-    if isinstance(answer, api.DeleteJobResponse):
-        return {}
-    if isinstance(answer, dead_letter_pb2.RequeueDeadLettersResponse):
-        return {"requeued": [[one.run, one.new_run, one.reason] for one in answer.requeued]}
-    if isinstance(answer, dead_letter_pb2.PurgeDeadLettersResponse):
-        return {"purged": answer.purged}
-    if isinstance(
-        answer, backfill_pb2.CreateBackfillResponse | backfill_pb2.CancelBackfillResponse
-    ):
-        return {"backfill": answer.backfill.name, "state": answer.backfill.state}
-    if hasattr(answer, "job"):
-        job = answer.job
-        return {"name": job.name, "uid": job.uid, "version": job.version, "paused": job.paused}
-    run = answer.run
-    return {"run": run.name, "uid": run.job_uid, "state": run.state}

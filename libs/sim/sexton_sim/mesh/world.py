@@ -34,6 +34,7 @@ from sexton_sim.mesh.backups import Backups
 from sexton_sim.mesh.executor import Fences, VirtualExecutor
 from sexton_sim.mesh.faults import DEEDS
 from sexton_sim.mesh.lease_calls import LeaseNotingTransport
+from sexton_sim.mesh.operators import Operator, resume_queues
 from sexton_sim.mesh.plan import QUEUES, MeshPlan, plan_of
 from sexton_sim.mesh.repairs import Repairer
 from sexton_sim.mesh.users import Api, User, say_last_words
@@ -81,7 +82,7 @@ class MeshWorld(Simulation):
         self.backups = Backups(self.disk, self.recorder, lambda: self.loop.now_ns)
         self._backups = self.backups.pieces
         self._services: dict[str, _Service] = {}
-        self._injector = Injector(self, DEEDS, only=only)
+        self.injector = Injector(self, DEEDS, only=only)
         self.api_addresses = [f"127.0.0.1:{7500 + n}" for n in range(plan.coordinators)]
         self.queue_addresses = [
             [f"127.0.0.1:{7600 + 10 * shard + n}" for n in range(plan.queues)]
@@ -166,7 +167,7 @@ class MeshWorld(Simulation):
 
     async def _main(self) -> str:
         self.network.observer = self._observe
-        await self._storm(self._injector, self.plan.duration_s)
+        await self._storm(self.injector, self.plan.duration_s)
         healed_ns = self.loop.now_ns
         await asyncio.sleep(self.plan.quiet_s)
         self.quiet = (healed_ns, self.loop.now_ns)
@@ -179,6 +180,7 @@ class MeshWorld(Simulation):
         async with self._store_client(process) as store:
             await _settle_clock(store)
             api = self._api(process)
+            await resume_queues(api)
             failure = await say_last_words(api)
             return failure or await _drain(store) or await say_last_words(api)
 
@@ -213,6 +215,9 @@ class MeshWorld(Simulation):
             yield self._host(f"user-{number}", partial(self._run_user, number))
         for number in range(plan.repairers):
             yield self._host(f"user-{plan.users + number}", self._run_repairer)
+        for number in range(plan.operators):
+            name = f"user-{plan.users + plan.repairers + number}"
+            yield self._host(name, self._run_operator)
         if plan.backup_pause_s:
             yield self._host("backup", self._run_backup)
 
@@ -332,6 +337,17 @@ class MeshWorld(Simulation):
         while not self.stopping:
             await asyncio.sleep(rng.expovariate(1 / self.plan.pause_s))
             await repairer.act()
+
+    async def _run_operator(self, process: Process) -> None:
+        rng = self._random_of(process)
+        names = [f"job-{n}" for n in range(self.plan.jobs)]
+        api = self._api(process)
+        operator = Operator(api, names=names, spec=self.plan.spec, rng=rng)
+        while not self.injector.healed:
+            await asyncio.sleep(rng.expovariate(1 / self.plan.pause_s))
+            await operator.act()
+        await resume_queues(api)
+        await asyncio.Event().wait()
 
     async def _run_backup(self, process: Process) -> None:
         rng = self._random_of(process)

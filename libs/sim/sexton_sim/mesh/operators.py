@@ -1,0 +1,83 @@
+"""People who look after a simulated mesh: they pause queues, drain workers, and prune.
+
+They do so while faults are injected. Then they let every queue go on, and leave the mesh alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+
+from sexton import errors
+from sexton.v1 import job_pb2 as pb
+from sexton.v1 import scheduler_pb2 as api
+from sexton_sim.mesh.plan import NAMESPACE, QUEUES, DrawSpec
+from sexton_sim.mesh.users import Api
+
+_SOURCES = ("one.yaml", "other.yaml")
+_RETRY_S = 0.5
+
+
+class Operator:
+    """One person, who does one thing after the other."""
+
+    def __init__(
+        self, api_: Api, *, names: Sequence[str], spec: DrawSpec, rng: random.Random
+    ) -> None:
+        self._api = api_
+        self._names = names
+        self._spec = spec
+        self._random = rng
+        self._deeds: tuple[tuple[float, Callable[[], Awaitable[None]]], ...] = (
+            (2, self._pause_queue),
+            (3, self._resume_queue),
+            (1, self._drain_worker),
+            (1, self._prune),
+        )
+
+    async def act(self) -> None:
+        """Does one thing; what is refused or not answered is an outcome like others."""
+        ((_, deed),) = self._random.choices(self._deeds, [weight for weight, _ in self._deeds])
+        try:
+            await deed()
+        except errors.SextonError:
+            await asyncio.sleep(0.1)
+
+    async def _pause_queue(self) -> None:
+        queue = self._random.choice(QUEUES)
+        request = api.PauseQueueRequest(queue=queue, paused=True, reason="to look at it")
+        await self._api.call("PauseQueue", request)
+
+    async def _resume_queue(self) -> None:
+        await self._api.call("PauseQueue", api.PauseQueueRequest(queue=self._random.choice(QUEUES)))
+
+    async def _drain_worker(self) -> None:
+        listed = await self._api.call("ListQueues", api.ListQueuesRequest())
+        if listed.workers:
+            session = self._random.choice(listed.workers).session
+            await self._api.call("DrainWorker", api.DrainWorkerRequest(session=session))
+
+    async def _prune(self) -> None:
+        """Applies a file of a few jobs, and what it held before and does not now is deleted."""
+        names = self._random.sample(self._names, k=min(2, len(self._names)))
+        parent = f"namespaces/{NAMESPACE}/jobs"
+        request = api.ApplyJobsRequest(
+            jobs=[pb.Job(name=f"{parent}/{name}", spec=self._spec(self._random)) for name in names],
+            source=self._random.choice(_SOURCES),
+            prune=True,
+            prune_keep=[f"{parent}/{self._random.choice(self._names)}"],
+        )
+        await self._api.call("ApplyJobs", request)
+
+
+async def resume_queues(api_: Api) -> None:
+    """Lets every queue go on, and asks until that is answered."""
+    for queue in QUEUES:
+        while True:
+            try:
+                await api_.call("PauseQueue", api.PauseQueueRequest(queue=queue))
+            except errors.SextonError:
+                await asyncio.sleep(_RETRY_S)
+            else:
+                break
