@@ -326,6 +326,23 @@ async def test_whatever_a_server_says_the_attempt_ends_and_says_how(
     assert output in ended.output_tail
 
 
+async def test_an_answer_that_is_text_is_followed_as_it_comes_without_the_worker_s_secrets() -> (
+    None
+):
+    for kind, body, expected in (
+        ("text/plain", "the key is secret!", "201 Created\nthe key is ***!"),
+        ("application/json; charset=utf-8", '{"a": 1}', '201 Created\n{"a": 1}'),
+        ("image/png", "secret", "201 Created\n"),
+    ):
+        async with site(reply("201 Created", body, f"Content-Type: {kind}")) as served:
+            parts: list[bytes] = []
+            request = HttpRequest("POST", served.url(), {}, b"", (b"secret",))
+            ended = await call(request, (), ssl.create_default_context(), parts.append)
+        assert ended.succeeded
+        assert b"".join(parts).decode() == expected
+        assert parts[-1] == b""
+
+
 async def test_an_endless_answer_is_not_read_to_its_end() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

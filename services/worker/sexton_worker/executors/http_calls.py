@@ -13,7 +13,7 @@ import os
 import ssl
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -34,6 +34,7 @@ from sexton_worker.contract import (
     tail,
 )
 from sexton_worker.executors.http_request import HttpRequest
+from sexton_worker.output import Tail
 from sexton_worker.strikeout import Strikeout
 
 _CONNECT_TIMEOUT_S: Final = 30.0
@@ -47,6 +48,8 @@ _CANT_BE_SENT: Final = (
     httpx.LocalProtocolError,
     UnicodeError,  # a host that is no domain name, as IDNA reads it
 )
+_READABLE: Final = ("json", "xml", "javascript", "yaml", "x-www-form-urlencoded")
+"""Ends of types that are text, besides `text/`."""
 _SHOWN_CHARACTERS: Final = 300
 _WORTH_REPEATING: Final = frozenset({408, 421, 425, 429})
 """Of the 4xx: those that speak of the moment, not of the request."""
@@ -93,8 +96,14 @@ class HttpExecutor:
     def __contains__(self, token: int) -> bool:
         return token in self._calls
 
-    def begin(self, order: Order, work: HttpWork, request: HttpRequest) -> None:
-        """Begins an attempt."""
+    def begin(
+        self,
+        order: Order,
+        work: HttpWork,
+        request: HttpRequest,
+        follow: Callable[[bytes], object] | None = None,
+    ) -> None:
+        """Begins an attempt. `follow` is given the answer as it comes, as far as it is text."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(
@@ -102,7 +111,7 @@ class HttpExecutor:
             )
             self._thread.start()
         self._calls[order.ref.token] = None
-        self._loop.call_soon_threadsafe(self._start, order.ref.token, work, request)
+        self._loop.call_soon_threadsafe(self._start, order.ref.token, work, request, follow)
 
     def cancel(self, token: int) -> None:
         """Closes an attempt's connection, wherever the call stands."""
@@ -124,11 +133,17 @@ class HttpExecutor:
 
     # In the loop for calls
 
-    def _start(self, token: int, work: HttpWork, request: HttpRequest) -> None:
+    def _start(
+        self,
+        token: int,
+        work: HttpWork,
+        request: HttpRequest,
+        follow: Callable[[bytes], object] | None,
+    ) -> None:
         if self._tls is None:
             self._tls = ssl.create_default_context()
         assert self._loop is not None
-        task = self._loop.create_task(call(request, work.expect, self._tls))
+        task = self._loop.create_task(call(request, work.expect, self._tls, follow))
         self._calls[token] = task
         task.add_done_callback(lambda done: self._say(token, done))
 
@@ -155,15 +170,25 @@ class HttpExecutor:
         self._listener.ended(token, ended)
 
 
-async def call(request: HttpRequest, expect: Collection[int], tls: ssl.SSLContext) -> Ended:
+async def call(
+    request: HttpRequest,
+    expect: Collection[int],
+    tls: ssl.SSLContext,
+    follow: Callable[[bytes], object] | None = None,
+) -> Ended:
     """Makes one call and gives what became of it. Closes its connection also when cancelled."""
+    followed = Tail(1, follow=follow, secrets=request.secrets)
     timeout = httpx.Timeout(None, connect=_CONNECT_TIMEOUT_S)
     begun = time.monotonic()
     try:
         async with httpx.AsyncClient(verify=tls, trust_env=False, timeout=timeout) as client:
             response = await _answer(client, request, expect)
             body = _Body()
+            followed.write(f"{_shown(response)}\n".encode())
+            reads = follow is not None and _is_text(response)
             async for chunk in response.aiter_raw():
+                if reads:
+                    followed.write(chunk)
                 if not body.take(chunk):
                     break
     except _CANT_BE_SENT as error:
@@ -175,6 +200,8 @@ async def call(request: HttpRequest, expect: Collection[int], tls: ssl.SSLContex
     except httpx.HTTPError as error:
         said = f"the connection broke ({_reason(error)}): whether it had its effect is unknown"
         return Ended.failure("connection", said)
+    finally:
+        followed.text()  # what is left of the last line is followed too
     return _judge(response, body, request, expect, time.monotonic() - begun)
 
 
@@ -211,7 +238,7 @@ def _judge(
     took_s: float,
 ) -> Ended:
     status = response.status_code
-    shown = f"{status} {_phrase(response)}".strip()
+    shown = _shown(response)
     kind = response.headers.get("content-type", "")
     text = _text(bytes(body.end), request.secrets)
     size = f"more than {_MAX_BODY_BYTES:,}" if body.cut else f"{body.size:,}"
@@ -255,6 +282,17 @@ def _refuse(constant: str) -> None:
 def _text(data: bytes, secrets: Collection[bytes]) -> str:
     data = Strikeout(secrets).whole(data)
     return data.decode("utf-8", "replace").replace("\0", "\ufffd")
+
+
+def _shown(response: httpx.Response) -> str:
+    return f"{response.status_code} {_phrase(response)}".strip()
+
+
+def _is_text(response: httpx.Response) -> bool:
+    """Tells whether a person could read the body, by what its sender says of it."""
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    plain = not response.headers.get("content-encoding")
+    return plain and (not kind or kind.startswith("text/") or kind.endswith(_READABLE))
 
 
 def _phrase(response: httpx.Response) -> str:

@@ -179,7 +179,8 @@ class LocalExecutor:
             case ShellWork():
                 raise Unusable("this worker runs no shell commands; start it with --allow shell")
             case HttpWork() as work if self._http is not None:
-                self._http.begin(order, work, http_request(order, work, os.environ))
+                request = http_request(order, work, os.environ)
+                self._http.begin(order, work, request, self._follow(order))
                 self._tell_shim()
             case HttpWork():
                 raise Unusable("this worker makes no HTTP calls; start it with --allow http")
