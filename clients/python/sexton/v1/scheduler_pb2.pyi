@@ -1255,8 +1255,8 @@ class ForecastLoadResponse(_message.Message):
     jobs: _builtins.int
     """Jobs that were counted: active ones with a schedule."""
     truncated: _builtins.bool
-    """Whether the count ended at its bound (ten million nominal times, or 2 s of work): the numbers
-    are lower bounds.
+    """Whether the count ended at its bound (50,000 different schedules, 4 s of reading jobs, ten
+    million nominal times, or 2 s of counting): the numbers are lower bounds.
     """
     @_builtins.property
     def intervals(self) -> _containers.RepeatedCompositeFieldContainer[Global___LoadInterval]:

@@ -1,7 +1,8 @@
 """Counts the nominal times of all active jobs by interval: the load to come.
 
 Jobs with equal schedules are counted once, however many they are, because few schedules of many
-jobs are the rule. The rest is bounded by time, and the answer then says so.
+jobs are the rule. All else, the reading of the jobs included, is bounded by time, and the answer
+then says so.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ MAX_INTERVALS: Final = 50_000
 MAX_TIMES: Final = 10_000_000
 WORK_S: Final = 2.0
 """How much is counted, and for how long, before the numbers are lower bounds."""
+READ_S: Final = 4.0
+MAX_GROUPS: Final = 50_000
+"""How long jobs are read, and how many different schedules are kept, likewise."""
 
 _NAMED: Final = 3
 _NAMES_BYTES: Final = 2 * 1024 * 1024
@@ -99,15 +103,17 @@ class Forecaster:
         parent = checks.parent_name("parent", request.parent, jobs=False)
         asked = _range(request, self._mesh.now())
         prefix = keys.JOBS if parent is None else keys.namespace_prefix(parent.namespace)
-        groups = await self._groups(prefix)
+        groups, all_read = await self._groups(prefix)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + WORK_S
-        count = _Count()
+        count = _Count(truncated=not all_read)
+        ended = False
         for number, group in enumerate(sorted(groups, key=lambda group: -group.jobs)):
             if number % _GROUPS_AT_ONCE == 0:
                 await asyncio.sleep(0)
-            count.truncated = loop.time() > deadline or count.total > MAX_TIMES
-            if count.truncated:
+            ended = ended or loop.time() > deadline or count.total > MAX_TIMES
+            if ended:
+                count.truncated = True
                 break
             try:
                 schedule = build(group.spec, group.identity)
@@ -116,18 +122,24 @@ class Forecaster:
             found: Counter[int] = Counter()
             t, steps = asked.start - 1, 0
             while (following := schedule.next_after(t)) is not None:
-                if following >= asked.end or count.truncated:
+                if following >= asked.end or ended:
                     break
                 t, steps = following, steps + 1
                 found[following // asked.length] += 1
                 if steps % _STEPS_AT_ONCE == 0:
                     await asyncio.sleep(0)
-                    count.truncated = loop.time() > deadline
+                    ended = loop.time() > deadline
+            count.truncated = count.truncated or ended
             _add(count, group, found)
         return _response(count, asked)
 
-    async def _groups(self, prefix: bytes) -> list[_Group]:
-        """Reads every active job with a schedule; gives them by what they are due at."""
+    async def _groups(self, prefix: bytes) -> tuple[list[_Group], bool]:
+        """Reads the active jobs with a schedule; gives them by what they are due at.
+
+        And whether these are all.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + READ_S
         groups: dict[Hashable, _Group] = {}
         specs: dict[bytes, _Shared | None] = {}
         token = b""
@@ -138,8 +150,8 @@ class Forecaster:
                     await asyncio.sleep(0)
                 _group(kv, groups, specs)
             token = page.next_token
-            if not token:
-                return list(groups.values())
+            if not token or loop.time() > deadline or len(groups) > MAX_GROUPS:
+                return list(groups.values()), not token
 
 
 def _group(

@@ -173,6 +173,8 @@ def wanted_of(request: api.ApplyJobsRequest, names: Collection[Name], now: Insta
 
 
 def _is_to_go(wanted: Wanted, kv: KeyValue) -> bool:
+    if wanted.source.encode() not in kv.value:
+        return False  # of a million others' jobs no record is decoded
     record = records.JobRecord.FromString(kv.value)
     return (
         record.source == wanted.source

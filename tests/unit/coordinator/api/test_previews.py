@@ -218,6 +218,20 @@ def test_a_count_that_ends_at_its_bound_says_so(monkeypatch: pytest.MonkeyPatch)
     story(scenario)
 
 
+def test_a_count_that_has_not_read_all_jobs_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: World) -> None:
+        spec = job_pb2.JobSpec(task=shell(), schedules=every(60))
+        jobs = [job_pb2.Job(name=f"{NS}/jobs/j{number}", spec=spec) for number in range(1_001)]
+        await world.jobs_api.ApplyJobs(api.ApplyJobsRequest(jobs=jobs))
+        whole = await load(world)
+        assert (whole.truncated, whole.jobs) == (False, 1_001)
+        monkeypatch.setattr(forecasting, "READ_S", -1.0)
+        part = await load(world)
+        assert (part.truncated, part.jobs) == (True, 1_000)
+
+    story(scenario)
+
+
 def test_a_load_that_cannot_be_counted_is_refused() -> None:
     async def scenario(world: World) -> None:
         start = MARCH * S
