@@ -43,7 +43,8 @@ class _Active:
     """A backfill that goes on.
 
     doubtful: its record is to be read: what became of a commit is not known.
-    succeeded: of the nominal times that come next, those with a run that succeeded; None: not read.
+    succeeded: of the nominal times that come next, those with a run that succeeded, as read for
+        the look that goes on; None: not read.
     reloaded: whether its job was read again for want of its version.
     """
 
@@ -103,6 +104,10 @@ class Filling:
         wanted = [keys.backfill_key(self._shard, *of) for of in doubtful]
         for kv in await get_all(self._mesh.store, wanted):
             self._take(kv)
+        # What was read for an earlier look may have succeeded since.
+        for known in batch:
+            for active in self._active.get(known.uid, {}).values():
+                active.succeeded = None
         await asyncio.gather(
             *(
                 self._look_up(known.loaded, backfill_id, active)
@@ -139,7 +144,7 @@ class Filling:
     async def _look_up(self, loaded: LoadedJob, backfill_id: str, active: _Active) -> None:
         """Reads which of the nominal times that come next have a run that succeeded."""
         backfill = decode_backfill(backfill_id, active.record)
-        if active.succeeded is not None or backfill.version not in loaded.versions:
+        if backfill.version not in loaded.versions:
             return
         name = loaded.name
         times = upcoming(loaded.job, backfill)
@@ -274,6 +279,8 @@ class Filling:
 
 def _may_go_on(loaded: LoadedJob, ended: Collection[RunId], active: _Active) -> bool:
     """Tells whether it is worth knowing what a backfill would start next."""
+    if loaded.state.paused_at is not None:
+        return False
     beside = decode_backfill("", active.record).overlap in {Overlap.ALLOW_ALL, Overlap.SKIP}
     return beside or all(handle.run_id in ended for handle in loaded.state.live)
 
