@@ -86,8 +86,13 @@ class InvalidArgument(SextonError):
 class NotFound(SextonError):
     """There is no such thing."""
 
-    def __init__(self, kind: str, name: str) -> None:
-        super().__init__(f"there is no {kind} {shown(name)}", {"kind": kind, "name": name})
+    def __init__(self, kind: str, name: str, deleted_at: str = "") -> None:
+        """`deleted_at`: since when it is gone, where that is known and its past is kept."""
+        gone = f": it was deleted at {deleted_at}, and its past is kept" if deleted_at else ""
+        facts = {"kind": kind, "name": name}
+        if deleted_at:
+            facts["deleted_at"] = deleted_at
+        super().__init__(f"there is no {kind} {shown(name)}{gone}", facts)
 
 
 class AlreadyExists(SextonError):

@@ -21,6 +21,7 @@ DECISIONS: Final = b"decisions/"
 BUFFERED: Final = b"buffered/"
 BACKFILLS: Final = b"backfills/"
 DELETED: Final = b"deleted/"
+FORMER: Final = b"former/"
 ACTIVE: Final = b"active/"
 RUNNING: Final = b"running/"
 RUNS: Final = b"runs/"
@@ -241,6 +242,32 @@ def run_key(namespace: str, job: str, uid: str, run_id: RunId) -> bytes:
         uid.encode(),
         run_id.encode(),
     )
+
+
+def former_key(namespace: str, job: str, deleted: Instant, uid: str) -> bytes:
+    """Returns the key of what is kept of a deleted job."""
+    return b"former/%s/%s/%s/%s" % (
+        namespace.encode(),
+        job.encode(),
+        _time(deleted),
+        uid.encode(),
+    )
+
+
+def former_prefix(namespace: str, job: str) -> bytes:
+    """Returns what the keys of a name's deleted jobs start with, in the order of deletion."""
+    return b"former/%s/%s/" % (namespace.encode(), job.encode())
+
+
+def former_from(namespace: str, job: str, deleted: Instant) -> bytes:
+    """Returns where those begin that were deleted at or after an instant."""
+    return b"former/%s/%s/%s" % (namespace.encode(), job.encode(), _time(deleted))
+
+
+def parse_former_key(key: bytes) -> tuple[Instant, str]:
+    """Returns when a job was deleted, and its uid."""
+    _, _, _, deleted, uid = key.decode().split("/")
+    return int(deleted), uid
 
 
 def runs_prefix(namespace: str, job: str) -> bytes:

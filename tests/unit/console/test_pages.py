@@ -264,6 +264,19 @@ def test_what_is_not_there_and_what_makes_no_sense_is_said() -> None:
     story(scenario)
 
 
+def test_a_deleted_job_is_explained_and_said_to_be_gone() -> None:
+    async def scenario(world: World) -> None:
+        await world.make()
+        site = Site(world)
+        await world.jobs_api.DeleteJob(api.DeleteJobRequest(name=JOB))
+        why = await site.get("/why?job=report")
+        assert (why.status, "was deleted" in why.text) == (200, True)
+        gone = await site.get("/jobs/default/report")
+        assert (gone.status, "was deleted at" in gone.text) == (404, True)
+
+    story(scenario)
+
+
 def test_a_mesh_that_does_not_answer_is_said_and_the_page_is_there() -> None:
     async def scenario(world: World) -> None:
         site = Site(world)

@@ -59,6 +59,8 @@ class MemoryApi(
         self.failures = {}
         self.gates = {}
         self._secret = secret
+        self.deleted = {}
+        """When jobs were deleted whose past is kept."""
         self._page_size = page_size
         self._changed = threading.Condition()
         self._versions = 0
@@ -243,7 +245,8 @@ class MemoryApi(
 
     def ExplainJob(self, request, context):
         with self._answering("ExplainJob", context):
-            self._job(request.name)
+            if request.name not in self.deleted:
+                self._job(request.name)
             return scheduler_pb2.ExplainJobResponse(
                 nominal_time=request.time,
                 summary="It will run.",
@@ -398,7 +401,7 @@ class MemoryApi(
 
     def _job(self, name):
         if name not in self.jobs:
-            raise errors.NotFound("job", name)
+            raise errors.NotFound("job", name, self.deleted.get(name, ""))
         return self.jobs[name]
 
     def _run(self, name):

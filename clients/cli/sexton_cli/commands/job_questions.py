@@ -101,7 +101,7 @@ def ledger(  # noqa: PLR0917 - each is an option
     from sexton_cli.online import questions, times  # noqa: PLC0415 - heavy
 
     with calling(job, api, namespace) as client:
-        zone = times.zone_of(client.jobs.get(job).spec)
+        zone = times.zone_of_job(client, job)
         found = client.jobs.decisions(
             job,
             start=None if begin is None else times.read(begin, zone, "--from"),

@@ -155,7 +155,7 @@ def why(
     from sexton_cli.online import jobs, times  # noqa: PLC0415 - heavy
 
     with calling(job, api, namespace) as client:
-        found = client.jobs.get(job)
-        zone = times.zone_of(found.spec)
-        explained = client.jobs.explain(found, times.read(at, zone, "--at"))
-        jobs.show_explanation(found.full_name, explained, zone, output)
+        zone = times.zone_of_job(client, job)
+        explained = client.jobs.explain(job, times.read(at, zone, "--at"))
+        full_name = job if "/" in job else f"{client.namespace}/{job}"
+        jobs.show_explanation(full_name, explained, zone, output)

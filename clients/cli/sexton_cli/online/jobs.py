@@ -141,6 +141,8 @@ def _listed(job: Job) -> dict[str, Any]:
 def look_around(client: Client, job: str, error: errors.NotFound) -> NotFound:
     """Says where a job is that does not exist under the name that was given."""
     name, said = job.rpartition("/")[2], short_names(str(error))
+    if "deleted_at" in error.facts:
+        return NotFound(f"{said}: see `sexton jobs ledger {job}`, `sexton why`, `sexton runs list`")
     elsewhere = [
         each.full_name
         for each in islice(client.jobs.list(all_namespaces=True, prefix=name), _LOOKED_AT)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
+from sexton import errors
+from sexton.client import Client
 from sexton.jobs import JobSpec
 from sexton.schedules import Cron, Schedule
 from sexton_cli.errors import UsageError
@@ -40,6 +42,20 @@ def zone_of(spec: JobSpec | None) -> str:
     if spec is None or not spec.schedules:
         return "UTC"
     return named_zone(spec.schedules[0]) or "UTC"
+
+
+def zone_of_job(client: Client, job: str) -> str:
+    """Returns the zone in which a job's times are shown; UTC for one that was deleted.
+
+    Raises:
+        errors.NotFound: there is none, and none that is still kept.
+    """
+    try:
+        return zone_of(client.jobs.get(job).spec)
+    except errors.NotFound as error:
+        if "deleted_at" not in error.facts:
+            raise
+        return "UTC"
 
 
 def named_zone(schedule: Schedule) -> str:

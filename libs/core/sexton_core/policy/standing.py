@@ -57,6 +57,10 @@ class Standing(StrEnum):
     AHEAD = "ahead"
 
 
+UNDECIDED: Final = frozenset({Standing.PAUSED, Standing.OVERDUE, Standing.AHEAD})
+"""Of a deleted job nobody will decide these any more."""
+
+
 def standing_of(
     job: Job,
     state: JobState,

@@ -7,10 +7,17 @@ with what was recorded. For the future it comes from `decide`, on the state as i
 from typing import NamedTuple
 
 from sexton_core.ids import scheduled_run_id
-from sexton_core.instants import Instant, format_duration, format_instant
+from sexton_core.instants import MAX_INSTANT, Instant, format_duration, format_instant
 from sexton_core.policy.decide import decide
 from sexton_core.policy.job import Definition, Job
-from sexton_core.policy.standing import NO_EVIDENCE, Evidence, RecordedRun, Standing, standing_of
+from sexton_core.policy.standing import (
+    NO_EVIDENCE,
+    UNDECIDED,
+    Evidence,
+    RecordedRun,
+    Standing,
+    standing_of,
+)
 from sexton_core.policy.state import DecisionRange, JobState
 from sexton_core.policy.timeline import Timeline
 from sexton_core.schedules import JobSchedule
@@ -46,7 +53,13 @@ class Explanation(NamedTuple):
 
 
 def explain(
-    job: Job, state: JobState, at: Instant, now: Instant, evidence: Evidence = NO_EVIDENCE
+    job: Job,
+    state: JobState,
+    at: Instant,
+    now: Instant,
+    evidence: Evidence = NO_EVIDENCE,
+    *,
+    deleted_at: Instant | None = None,
 ) -> Explanation:
     """Answers for an instant.
 
@@ -56,15 +69,21 @@ def explain(
         at: any instant.
         now: mesh time.
         evidence: what the store holds about `at`.
+        deleted_at: when the job was deleted; its state is as it was then. None: it is there.
 
     """
     timeline = Timeline(job, evidence.rules or state.rules)
-    answer = _Answer(job, state, timeline, at, now)
+    answer = _Answer(job, state, timeline, at, now, deleted_at=deleted_at)
+    if deleted_at is not None and at > deleted_at:
+        return answer.deleted(deleted_at)
     if job.created_at < at <= timeline.begins:
         return answer.forgotten(evidence)
     if not answer.asked():
         return answer.end("no run was or will be asked for at this time", None)
-    match standing_of(job, state, timeline, at, now=now, evidence=evidence):
+    standing = standing_of(job, state, timeline, at, now=now, evidence=evidence)
+    if deleted_at is not None and standing in UNDECIDED:
+        return answer.left_undecided(deleted_at)
+    match standing:
         case Standing.FIRED:
             assert evidence.run is not None, "it is what says so"
             return answer.fired(evidence.run)
@@ -89,8 +108,16 @@ class _Answer:
     """Collects the gates that were passed, in order."""
 
     def __init__(
-        self, job: Job, state: JobState, timeline: Timeline, at: Instant, now: Instant
+        self,
+        job: Job,
+        state: JobState,
+        timeline: Timeline,
+        at: Instant,
+        now: Instant,
+        *,
+        deleted_at: Instant | None,
     ) -> None:
+        self._last = MAX_INSTANT if deleted_at is None else deleted_at
         self._job = job
         self._state = state
         self._timeline = timeline
@@ -109,15 +136,32 @@ class _Answer:
     def end(
         self, sentence: str, decision: Decision | None, *, forecast: bool = False
     ) -> Explanation:
+        following = self._timeline.next_after(self._at)
         return Explanation(
             nominal=self._nominal,
             summary=f"{format_instant(self._at)}: {sentence}.",
             gates=tuple(self._gates),
             decision=decision,
             forecast=forecast,
-            previous=self._timeline.previous_before(self._at),
-            following=self._timeline.next_after(self._at),
+            previous=self._timeline.previous_before(min(self._at, self._last + 1)),
+            following=following if following is not None and following <= self._last else None,
         )
+
+    def deleted(self, deleted_at: Instant) -> Explanation:
+        said = f"{self._job.namespace}/{self._job.name} was deleted at {format_instant(deleted_at)}"
+        self.add("exists", said, passed=False)
+        return self.end(said, None)
+
+    def left_undecided(self, deleted_at: Instant) -> Explanation:
+        """Answers for what a deletion came before: nobody will decide it any more."""
+        if self._state.paused_at is not None:
+            since = f"paused since {format_instant(self._state.paused_at)}"
+            self.add("paused", since, passed=False)
+        else:
+            since = "not decided yet"
+            self.add("paused", "not paused")
+            self.add("leader", "not decided yet when the job was deleted", passed=False)
+        return self.end(f"{since} when the job was deleted at {format_instant(deleted_at)}", None)
 
     def forgotten(self, evidence: Evidence) -> Explanation:
         """Answers where the version that ruled is not known: by what was recorded alone."""

@@ -21,6 +21,7 @@ from sexton_coordinator.api.definitions import (
     new_name,
     require_a_time,
 )
+from sexton_coordinator.api.former import former_put
 from sexton_coordinator.api.showing import Viewer, full_message
 from sexton_coordinator.jobs_store import LoadedJob
 from sexton_coordinator.mesh import Mesh
@@ -312,6 +313,8 @@ def _change_txn(loaded: LoadedJob, record: records.JobRecord, change: Change, *m
 def plan_delete(name: JobName, kv: KeyValue, state_kv: KeyValue, now: Instant) -> Plan[None]:
     """Plans a delete: what may be live moves to `deleted/`, where the leader works it off.
 
+    What `why` needs goes to `former/`.
+
     The waiting starts stay in `buffered/`; the leader, who works them off too, records with each
     that it was dropped.
     """
@@ -334,6 +337,7 @@ def plan_delete(name: JobName, kv: KeyValue, state_kv: KeyValue, now: Instant) -
             Delete(name.state_key),
             *timers,
             Put(deleted_key, remains.SerializeToString()),
+            former_put(name, records.JobRecord.FromString(kv.value), state, now),
         ),
         use_reserve=True,
     )

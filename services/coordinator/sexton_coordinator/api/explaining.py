@@ -8,6 +8,7 @@ from sexton.errors import NotFound
 from sexton.internal.v1 import records_pb2 as records
 from sexton.v1 import scheduler_pb2 as api
 from sexton_coordinator.api.checks import Name
+from sexton_coordinator.api.former import Incarnations
 from sexton_coordinator.api.notices import Notices
 from sexton_coordinator.api.run_finding import FoundRun, RunFinder
 from sexton_coordinator.api.showing import handle_key
@@ -47,25 +48,31 @@ class Explainer:
         self._notices = notices
         self._finder = finder
         self._versions = Versions(mesh)
+        self._incarnations = Incarnations(mesh)
 
     async def explain(self, name: Name, at: Instant) -> api.ExplainJobResponse:
         """Explains an instant; reads again where the job was decided about meanwhile.
 
+        Where the name was another job's then, or its job was deleted, that one is explained.
+
         Raises:
-            NotFound: there is no such job.
+            NotFound: there is no such job, and none that is still kept.
 
         """
         attempts = 0
         while True:
-            loaded = await self._mesh.jobs.by_name(name.namespace, name.job)
-            if loaded is None:
+            found = await self._incarnations.find(name, at)
+            if found is None:
                 raise NotFound("job", str(name))
+            loaded = found.loaded
             job, evidence, run = await self._evidence(loaded, at)
             (after,) = (await self._mesh.store.get([loaded.name.state_key], keys_only=True)).kvs
             attempts += 1
             if after.mod_revision == loaded.state_revision or attempts == _ATTEMPTS:
                 state = await self._with_live_only(loaded)
-                response = _response(explain(job, state, at, self._mesh.now(), evidence), run)
+                now, deleted_at = self._mesh.now(), found.deleted_at
+                explanation = explain(job, state, at, now, evidence, deleted_at=deleted_at)
+                response = _response(explanation, run)
                 await self._add_line(response, run)
                 return response
 

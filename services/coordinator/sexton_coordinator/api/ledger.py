@@ -18,6 +18,7 @@ from sexton.internal.v1 import records_pb2 as records
 from sexton.v1 import scheduler_pb2 as api
 from sexton_coordinator.api import checks
 from sexton_coordinator.api.checks import Name
+from sexton_coordinator.api.former import Incarnations
 from sexton_coordinator.api.run_finding import FoundRun, found_run
 from sexton_coordinator.api.showing import handle_key
 from sexton_coordinator.api.tokens import make_token, read_token
@@ -44,6 +45,8 @@ _RANGES_PER_PAGE: Final = 100
 
 _DUE: Final = "due"
 _FORECAST: Final = "forecast"
+_UNDECIDED: Final = frozenset({_DUE, _FORECAST})
+"""Of a deleted job nobody will decide these any more."""
 
 
 class _Query(NamedTuple):
@@ -64,19 +67,23 @@ class LedgerReader:
     def __init__(self, mesh: Mesh) -> None:
         self._mesh = mesh
         self._versions = Versions(mesh)
+        self._incarnations = Incarnations(mesh)
 
     async def page(self, request: api.ListDecisionsRequest) -> api.ListDecisionsResponse:
         """Returns a page, and where the next one begins.
 
         Raises:
             InvalidArgument: a field can't be used, or the token is of another query.
-            NotFound: there is no such job.
+            NotFound: there is no such job, and none that is still kept.
 
         """
         query = _query(request, self._mesh.now())
-        loaded = await self._mesh.jobs.by_name(query.name.namespace, query.name.job)
-        if loaded is None:
+        found = await self._incarnations.latest(query.name)
+        if found is None:
             raise NotFound("job", request.name)
+        loaded = found.loaded
+        if found.deleted_at is not None:
+            query = query._replace(last=min(query.last, found.deleted_at))
         since = loaded.job.created_at + 1
         first = since if query.first is None else max(query.first, since)
         job, rules = await self._versions.history(loaded, first)
@@ -93,6 +100,8 @@ class LedgerReader:
             evidence = await self._evidence(loaded, chunk)
             for nominal in chunk:
                 entry = _entry(job, loaded, timeline, nominal, now=now, found=evidence)
+                if found.deleted_at is not None and entry.decision in _UNDECIDED:
+                    entry.decision, entry.reason = "", Reason.DELETED
                 response.entries.append(entry)
                 size_bytes += entry.ByteSize()
                 last = nominal

@@ -17,6 +17,7 @@ from sexton_coordinator.api.editing import Editor
 from sexton_coordinator.api.ending import RunEnder
 from sexton_coordinator.api.explaining import Explainer
 from sexton_coordinator.api.forecasting import Forecaster
+from sexton_coordinator.api.former import Incarnations
 from sexton_coordinator.api.job_listing import JobLister
 from sexton_coordinator.api.ledger import LedgerReader
 from sexton_coordinator.api.members import MemberLister
@@ -33,6 +34,7 @@ from sexton_coordinator.api.starting import Starter
 from sexton_coordinator.api.versions import Versions
 from sexton_coordinator.mesh import Mesh
 from sexton_core.ids import check_name
+from sexton_core.instants import format_instant
 from sexton_core.words import ResumeMode
 from sexton_records.runs import run_message
 
@@ -64,6 +66,7 @@ class JobServicer(grpc_services.JobServiceServicer):
         self._previewer = Previewer(mesh)
         self._versions = Versions(mesh)
         self._ledger = LedgerReader(mesh)
+        self._incarnations = Incarnations(mesh)
         self._forecaster = Forecaster(mesh)
 
     async def CreateJob(
@@ -77,7 +80,14 @@ class JobServicer(grpc_services.JobServiceServicer):
     async def GetJob(self, request: api.GetJobRequest, _context: Any) -> api.GetJobResponse:
         """Reads a job."""
         name = checks.job_name("name", request.name)
-        loaded = await self._editor.changer.load(name)
+        try:
+            loaded = await self._editor.changer.load(name)
+        except NotFound as error:
+            former = await self._incarnations.last(name)
+            if former is None or former.deleted_at is None:
+                raise
+            gone = NotFound("job", str(name), format_instant(former.deleted_at))
+            raise gone from error
         return api.GetJobResponse(job=await self._noted(self._viewer.loaded(loaded)))
 
     async def ListJobs(self, request: api.ListJobsRequest, _context: Any) -> api.ListJobsResponse:

@@ -55,6 +55,8 @@ class Counters:
     """Decisions removed by retention."""
     removed_versions: int = 0
     """Former definitions removed by retention."""
+    removed_former_jobs: int = 0
+    """What was kept of deleted jobs, removed by retention."""
     removed_requests: int = 0
     """Requests removed that are too old to be repeated."""
     removed_backfills: int = 0

@@ -37,6 +37,8 @@ _DELETES_PER_TXN: Final = 90
 _KEYS_PER_RUN: Final = 3
 BACKFILLS_KEPT_NS: Final[Duration] = 30 * DAY
 """How long a backfill is listed after its end."""
+MAX_FORMER: Final = 100
+"""Deleted jobs of one name that are kept, of each shard."""
 
 _log = structlog.get_logger(__name__)
 
@@ -88,12 +90,20 @@ class RetentionPass:
         self._runs = _Sweep(keys.ended_prefix(shard))
         self._decisions = _Sweep(keys.DECISIONS)
         self._versions = _Sweep(keys.VERSIONS)
+        self._formers = _Sweep(keys.FORMER)
         self._requests = _Sweep(keys.requests_prefix(shard))
         self._backfills = _Sweep(keys.backfills_prefix(shard))
 
     async def run(self) -> None:
         """Sweeps until cancelled."""
-        sweeps = (self._runs, self._decisions, self._versions, self._requests, self._backfills)
+        sweeps = (
+            self._runs,
+            self._decisions,
+            self._versions,
+            self._formers,
+            self._requests,
+            self._backfills,
+        )
         while True:
             await asyncio.sleep(_INTERVAL_S if any(s.token for s in sweeps) else _REST_S)
             try:
@@ -115,6 +125,7 @@ class RetentionPass:
         await self._sweep_decisions()
         if self._filling.found:  # else it is not known which versions backfills still run
             await self._sweep_versions()
+        await self._sweep_formers()
         await self._sweep_requests()
         await self._sweep_backfills()
         return self._removed() - before
@@ -125,6 +136,7 @@ class RetentionPass:
             counters.removed_runs
             + counters.removed_decisions
             + counters.removed_versions
+            + counters.removed_former_jobs
             + counters.removed_requests
             + counters.removed_backfills
         )
@@ -220,6 +232,23 @@ class RetentionPass:
         sweep.turn(page)
         await self._delete([[Delete(kv.key)] for kv in gone], _DELETES_PER_TXN)
         self._counters.removed_versions += len(gone)
+
+    async def _sweep_formers(self) -> None:
+        """Removes deleted jobs with their decisions and versions, for which the defaults hold."""
+        sweep = self._formers
+        page = await self._page(sweep)
+        now = self._mesh.now()
+        gone: list[KeyValue] = []
+        for kv in page.kvs:
+            deleted_at, uid = keys.parse_former_key(kv.key)
+            if keys.shard_of(uid, self._mesh.coordinator_shards) != self._shard:
+                continue
+            name = kv.key.rsplit(b"/", 2)[0].decode()
+            if sweep.count(name) > MAX_FORMER or now - deleted_at > _DEFAULT.max_age_ns:
+                gone.append(kv)
+        sweep.turn(page)
+        await self._delete([[Delete(kv.key)] for kv in gone], _DELETES_PER_TXN)
+        self._counters.removed_former_jobs += len(gone)
 
     def _is_past(self, sweep: _Sweep, uid: str, age_ns: Duration) -> bool:
         rules = sweep.rules[uid]

@@ -163,6 +163,34 @@ def test_a_time_before_an_edit_is_explained_by_the_version_that_ruled_it() -> No
     assert ask(world, 25).gates[1].detail.startswith("version 2")
 
 
+def test_of_a_deleted_job_the_past_is_explained_and_nothing_is_forecast() -> None:
+    world = World(job_of(TENS))
+    world.tick(15)
+    world.sleep(10)
+
+    def ask(second: int) -> Explanation:
+        evidence = Evidence(rules=tuple(rule for rule, _ in world.history))
+        if second == 10:
+            evidence = evidence._replace(
+                run=RecordedRun(world.runs[0].run_id, RunState.SUCCEEDED, world.now)
+            )
+        return explain(
+            world.job, world.state, second * SECOND, 90 * SECOND, evidence, deleted_at=25 * SECOND
+        )
+
+    assert ask(10).decision is Decision.FIRED
+    left = ask(20)
+    assert (left.decision, left.forecast, left.following) == (None, False, None)
+    assert gates(left)[-2:] == [("paused", True), ("leader", False)]
+    assert left.summary == (
+        "1970-01-01T00:00:20Z: not decided yet when the job was deleted at 1970-01-01T00:00:25Z."
+    )
+    for second in (30, 33):
+        after = ask(second)
+        assert gates(after) == [("exists", False)]
+        assert (after.nominal, after.previous, after.following) == (None, 20 * SECOND, None)
+
+
 @pytest.mark.parametrize("reason", Reason)
 def test_every_reason_not_to_fire_has_its_gate_and_words(reason: Reason) -> None:
     fired = {"on_time", "late", "caught_up", "resumed", "waited", "manual", "backfill"}

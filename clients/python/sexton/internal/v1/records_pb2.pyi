@@ -668,6 +668,40 @@ class DeletedRecord(_message.Message):
 Global___DeletedRecord: _TypeAlias = DeletedRecord  # noqa: Y015
 
 @_typing.final
+class FormerRecord(_message.Message):
+    """FormerRecord is `former/{ns}/{job}/{time}/{uid}`: what is kept of a deleted job, so that its past
+    can be explained.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def job(self) -> Global___JobRecord:
+        """Its definition as it stood, without task, labels and description: it must not take more room
+        than the job did, for deleting is how room is made.
+        """
+
+    @_builtins.property
+    def state(self) -> Global___StateRecord:
+        """Its state as it stood, without the live runs, which `deleted/` has."""
+
+    def __init__(
+        self,
+        *,
+        job: Global___JobRecord | None = ...,
+        state: Global___StateRecord | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "state", b"state"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FormerRecord: _TypeAlias = FormerRecord  # noqa: Y015
+
+@_typing.final
 class RunTemplate(_message.Message):
     """RunTemplate is what all runs of one version share; serialised once per version."""
 

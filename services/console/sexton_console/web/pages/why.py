@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from sexton.errors import NotFound
 from sexton.v1 import job_pb2
 from sexton_console.web import query
 from sexton_console.web.desk import desk_of
@@ -28,9 +29,15 @@ async def show(request: Request) -> Response:
     if wanted:
         namespace, slash, short = wanted.rpartition("/")
         name = job_name(namespace if slash else "default", short)
-        job = await desk.api.job(name)
-        zone = zone_of(job.spec)
-        moment = query.moment(request, "at", zone) or _last_time(job)
+        last: datetime
+        try:
+            job = await desk.api.job(name)
+            zone, last = zone_of(job.spec), _last_time(job)
+        except NotFound as error:
+            if "deleted_at" not in error.facts:
+                raise
+            last = datetime.fromisoformat(error.facts["deleted_at"]) + timedelta(seconds=1)
+        moment = query.moment(request, "at", zone) or last
         shown["found"] = await desk.api.explain(name, moment)
         shown |= {"namespace": namespace if slash else "default", "short": short}
     return render(request, "why.html", title="Why", section="why", zone=zone, **shown)
