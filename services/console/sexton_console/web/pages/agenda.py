@@ -3,53 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from sexton.v1 import job_pb2, run_pb2
+from sexton.v1 import job_pb2
 from sexton.v1 import scheduler_pb2 as api
-from sexton_console.mesh.api import MeshApi, part
 from sexton_console.web import query
 from sexton_console.web.desk import Desk, desk_of
 from sexton_console.web.errands import Found
+from sexton_console.web.pages.lanes import BIN_S, Read, Span, lanes_of
 from sexton_console.web.render import render
-from sexton_console.web.shared import shared
 from sexton_console.web.urls import with_query
-from sexton_console.words import job_parts, run_state, schedule_text, zone_of
+from sexton_console.words import job_parts, schedule_text, zone_of
 from sexton_core.errors import FieldError
 from sexton_core.instants import SECOND, from_datetime
 from sexton_core.zones import get_zone
 
 LANES: Final = 25
 SPAN: Final = timedelta(hours=24)
-BINS: Final = 288
-"""Of the whole axis: ten minutes each."""
-_BIN_S: Final = int(2 * SPAN.total_seconds()) // BINS
+BINS: Final = int(2 * SPAN.total_seconds()) // BIN_S
+"""Of the whole axis."""
 _MINUTE_S: Final = 60
 _FULLEST: Final = 5
 """Minutes that are named below the axis."""
 _LABEL: Final = 8
 """Parts of the axis that a label takes."""
-_MOST: Final = 1_000
-_KEPT_S: Final = 15.0
-_AT_ONCE: Final = 8
-
-_RANK: Final = {
-    "failed": 9, "timed_out": 9, "lost": 9, "missed": 8, "expired": 8, "dropped": 7, "skipped": 6,
-    "excluded": 5, "cancelled": 4, "terminated": 4, "running": 3, "waiting": 3, "retrying": 3,
-    "buffered": 3, "due": 2, "succeeded": 1, "fired": 1, "forecast": 0,
-}  # fmt: skip
-"""Of several decisions in one mark the one that a person should see first is shown."""
 
 
 class Mark(NamedTuple):
     """What became, or will become, of the instants in one part of the axis."""
 
-    place: int
+    place: float
     state: str
     times: int
     start_s: int
@@ -63,6 +50,8 @@ class Lane(NamedTuple):
     schedule: str
     zone: str
     paused: bool
+    read: bool
+    """Whether its marks have been read."""
     marks: tuple[Mark, ...]
     changes: tuple[int, ...]
     """Parts of the axis in which the clock of its zone changes."""
@@ -80,13 +69,6 @@ class Axis(NamedTuple):
     def place(self, time: datetime) -> float:
         """Gives where a time is, in parts of the axis."""
         return (time - self.start) / (self.end - self.start) * BINS
-
-
-class Read(NamedTuple):
-    """What was read of a job: its instants with what became of them, and where there are more."""
-
-    found: list[tuple[datetime, str]]
-    unread: list[tuple[datetime, datetime]]
 
 
 class Pile(NamedTuple):
@@ -109,13 +91,13 @@ async def show(request: Request) -> Response:
     axis = Axis(middle - SPAN, middle + SPAN, datetime.fromtimestamp(desk.now_s, UTC))
     start, end, now = axis
     answer = await desk.api.jobs(prefix=prefix, size=LANES, token=token)
-    turns = asyncio.Semaphore(_AT_ONCE)
-    lanes, load = await asyncio.gather(
-        asyncio.gather(*(_lane(desk, job, axis, turns) for job in answer.jobs)),
-        _load(desk, axis),
-    )
-    piles = _piles(load.value, start)
     at = request.query_params.get("at", "")
+    found, load = await asyncio.gather(
+        lanes_of(desk, f"{prefix} {token} {at}", answer.jobs, Span(*axis)), _load(desk, axis)
+    )
+    read = found.value or {}
+    lanes = [_lane(job, read.get(job.name), axis) for job in answer.jobs]
+    piles = _piles(load.value, start)
     return render(
         request,
         "agenda.html",
@@ -144,90 +126,32 @@ async def show(request: Request) -> Response:
 
 async def _load(desk: Desk, axis: Axis) -> Found[api.ForecastLoadResponse]:
     """Counts what is due by minute, of all jobs: where there are many it takes its time."""
-    first = max(axis.start, axis.now).timestamp() // _BIN_S * _BIN_S
-    last = max(axis.end, axis.now + SPAN).timestamp() // _BIN_S * _BIN_S + _BIN_S
+    first = max(axis.start, axis.now).timestamp() // BIN_S * BIN_S
+    last = max(axis.end, axis.now + SPAN).timestamp() // BIN_S * BIN_S + BIN_S
     begin, end = (datetime.fromtimestamp(moment, UTC) for moment in (first, last))
     key = f"load {first:.0f} {last:.0f}"
     return await desk.errands.once(key, 60.0, lambda: desk.api.forecast(begin, end, _MINUTE_S))
 
 
-async def _lane(desk: Desk, job: job_pb2.Job, axis: Axis, turns: asyncio.Semaphore) -> Lane:
+def _lane(job: job_pb2.Job, read: Read | None, axis: Axis) -> Lane:
     namespace, short = job_parts(job.name)
     zone = zone_of(job.spec)
-    async with turns:
-        read = await shared(
-            desk,
-            f"agenda {job.name} {job.etag} {axis.start}",
-            _KEPT_S,
-            lambda: _read(desk.api, job, axis),
-        )
+    found = read or Read()
+    first = axis.start.timestamp()
+    marks = (
+        Mark((begin - first) / BIN_S, state, times, begin)
+        for begin, (state, times) in sorted(found.marks.items())
+    )
     return Lane(
         namespace=namespace,
         job=short,
         schedule=", ".join(schedule_text(each) for each in job.spec.schedules) or "by hand only",
         zone=zone,
         paused=job.paused,
-        marks=_marks(read.found, axis.start),
+        read=read is not None,
+        marks=tuple(mark for mark in marks if 0 <= mark.place < BINS),
         changes=_clock_changes(zone, axis),
-        bands=tuple((axis.place(first), axis.place(last)) for first, last in read.unread),
-    )
-
-
-async def _read(mesh: MeshApi, job: job_pb2.Job, axis: Axis) -> Read:
-    """Reads what became of the instants behind, and what is asked for ahead."""
-    behind, ahead = await asyncio.gather(_behind(mesh, job, axis), _ahead(mesh, job, axis))
-    return Read([*behind.found, *ahead.found], [*behind.unread, *ahead.unread])
-
-
-async def _behind(mesh: MeshApi, job: job_pb2.Job, axis: Axis) -> Read:
-    first, last = axis.start, min(axis.end, axis.now)
-    if last <= first:
-        return Read([], [])
-    ledger = await part(mesh.decisions(job.name, start=first, end=last, size=_MOST))
-    if ledger.value is not None:
-        found = [(e.nominal_time.ToDatetime(UTC), _state(e)) for e in ledger.value.entries]
-        more = ledger.value.next_page_token
-    else:
-        runs = await mesh.runs(job.name, after=first, before=last, size=_MOST)
-        found = [
-            (run.nominal_time.ToDatetime(UTC), run_state(run.state))
-            for run in runs.runs
-            if run.origin == run_pb2.RUN_ORIGIN_SCHEDULE
-        ]
-        more = runs.next_page_token
-    return Read(found, [(first, min(found)[0])] if more and found else [])
-
-
-async def _ahead(mesh: MeshApi, job: job_pb2.Job, axis: Axis) -> Read:
-    first, last = max(axis.start, axis.now), axis.end
-    if last <= first or not job.spec.schedules or job.paused:
-        return Read([], [])
-    preview = await part(mesh.preview(job.name, after=first, until=last, count=_MOST))
-    if preview.value is not None:
-        found = [(e.nominal_time.ToDatetime(UTC), "forecast") for e in preview.value.times]
-        return Read(found, [(found[-1][0], last)] if len(found) >= _MOST else [])
-    following = job.next_time.ToDatetime(UTC)
-    known = job.HasField("next_time") and first <= following <= last
-    return Read([(following, "forecast")] if known else [], [])
-
-
-def _state(entry: api.LedgerEntry) -> str:
-    return run_state(entry.run.state) if entry.HasField("run") else entry.decision
-
-
-def _marks(found: Sequence[tuple[datetime, str]], start: datetime) -> tuple[Mark, ...]:
-    states: dict[int, str] = {}
-    counts: dict[int, int] = {}
-    for time, state in found:
-        place = int((time - start).total_seconds()) // _BIN_S
-        if 0 <= place < BINS:
-            counts[place] = counts.get(place, 0) + 1
-            if _RANK.get(state, 0) >= _RANK.get(states.get(place, ""), -1):
-                states[place] = state
-    first = int(start.timestamp())
-    return tuple(
-        Mark(place, states[place], counts[place], first + place * _BIN_S)
-        for place in sorted(counts)
+        bands=tuple((axis.place(first), axis.place(last)) for first, last in found.unread),
     )
 
 
@@ -235,7 +159,7 @@ def _piles(load: api.ForecastLoadResponse | None, start: datetime) -> tuple[Pile
     """Gives the fullest minute of each part of the axis in which something is due."""
     fullest: dict[int, api.LoadInterval] = {}
     for minute in load.intervals if load is not None else ():
-        place = int((minute.start_time.ToDatetime(UTC) - start).total_seconds()) // _BIN_S
+        place = int((minute.start_time.ToDatetime(UTC) - start).total_seconds()) // BIN_S
         known = fullest.get(place)
         if 0 <= place < BINS and (known is None or minute.count > known.count):
             fullest[place] = minute
@@ -258,7 +182,7 @@ def _hours(start: datetime) -> list[tuple[float, str]]:
     found = []
     for hour in range(48):
         time = first + timedelta(hours=hour)
-        place = (time - start).total_seconds() / _BIN_S
+        place = (time - start).total_seconds() / BIN_S
         if time.hour % 3 == 0 and place < BINS - _LABEL:
             found.append((place, f"{time:%a %d}" if time.hour == 0 else f"{time:%H}"))
     return found
@@ -270,7 +194,7 @@ def _clock_changes(zone: str, axis: Axis) -> tuple[int, ...]:
         known = get_zone(zone)
     except FieldError:  # a zone that only a newer mesh knows
         return ()
-    offsets = [known.offset(min(last, first + place * _BIN_S)) for place in range(BINS + 1)]
+    offsets = [known.offset(min(last, first + place * BIN_S)) for place in range(BINS + 1)]
     return tuple(place for place in range(BINS) if offsets[place] != offsets[place + 1])
 
 
