@@ -186,7 +186,8 @@ def answered(answer: Any) -> dict[str, Any]:
     if "requeued" in fields:
         return {"requeued": [[one.run, one.new_run, one.reason] for one in answer.requeued]}
     if "backfill" in fields:
-        return {"backfill": answer.backfill.name, "state": answer.backfill.state}
+        it = answer.backfill
+        return {"backfill": it.name, "uid": it.job_uid, "state": it.state}
     if "queue" in fields:
         return {"queue": answer.queue.name, "paused": answer.queue.paused}
     if "runs" in fields:

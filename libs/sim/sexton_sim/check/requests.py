@@ -409,9 +409,10 @@ def _names(call: Call) -> Iterable[str]:
 
 
 def _scope(call: Call) -> str:
-    """Gives within what a request's id is another request's: a job for backfills."""
-    parent = str(call.args.get("parent", ""))
-    return parent or str(call.args.get("name", "")).partition("/jobs/")[0]
+    """Gives within what a request's id is unique: for backfills a job's incarnation."""
+    if "backfill" in call.result:
+        return str(call.result.get("uid", ""))
+    return str(call.args.get("name", "")).partition("/jobs/")[0]
 
 
 def _lasting(result: Mapping[str, Any]) -> dict[str, Any]:
