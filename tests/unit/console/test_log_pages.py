@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from unit.console.site import Site
 from unit.console.test_pages import EVIL, assert_harmless, ended_run
 from unit.coordinator.api.world import S, World, story
@@ -29,6 +31,10 @@ def test_logs_are_shown_in_the_control_plane_and_at_the_run_that_they_speak_of()
         assert "queue" in shown.text
         alone = assert_harmless((await site.get("/mesh?service=s&level=error")).text)
         assert f"{EVIL} one" not in alone.text
+        told = (await site.get("/api/logs?service=s", accept="*/*")).text.splitlines()
+        assert [(json.loads(text)["service"], json.loads(text)["body"]) for text in told] == [
+            ("s", "two")
+        ]
         name = run.name.split("/")
         page = assert_harmless((await site.get(f"/runs/{name[1]}/{name[3]}/{name[5]}")).text)
         assert f"{EVIL} one" in page.text

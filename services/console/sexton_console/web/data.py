@@ -13,11 +13,14 @@ from starlette.routing import Route
 
 from sexton.v1 import run_pb2
 from sexton_console.traces.model import LogLine, Span
+from sexton_console.web import query
 from sexton_console.web.desk import Desk, desk_of
+from sexton_console.web.pages.mesh import LEVELS
 from sexton_console.words import ended, run_name, run_state
 from sexton_runtime import otlp
 
 PAGE: Final = 10_000
+_LOG_LINES: Final = 1_000
 _FOLLOW_S: Final = 0.5
 _AFTERWARDS_S: Final = 2.0
 """Lines may come in for so long after a run has ended."""
@@ -30,6 +33,7 @@ def routes() -> list[Route]:
         Route(f"{run}/trace", _trace, methods=["GET"]),
         Route(f"{run}/logs", _logs, methods=["GET"]),
         Route("/api/now", _now, methods=["GET"]),
+        Route("/api/logs", _service_logs, methods=["GET"]),
     ]
 
 
@@ -61,6 +65,21 @@ async def _logs(request: Request) -> Response:
     body = "".join(_text(line) if text else _json(line) for line in found)
     if text:
         return PlainTextResponse(body)
+    return Response(body, media_type="application/x-ndjson")
+
+
+async def _service_logs(request: Request) -> Response:
+    """Gives what services log, the newest line first: a JSON object a line.
+
+    `service` and `level`: only these; `before`: only lines before this cursor.
+    """
+    lines = await desk_of(request).logs.newest(
+        service=query.text(request, "service"),
+        severity=LEVELS[query.choice(request, "level", LEVELS, "debug")],
+        before=query.number(request, "before", 2**53),
+        limit=_LOG_LINES,
+    )
+    body = "".join(_json(line) for line in lines)
     return Response(body, media_type="application/x-ndjson")
 
 
@@ -133,6 +152,7 @@ def _json(line: LogLine) -> str:
         "time_ns": line.at,
         "span_id": line.span_id,
         "severity": line.severity,
+        "service": line.service,
         "body": line.body,
         "attributes": line.attributes,
     }
