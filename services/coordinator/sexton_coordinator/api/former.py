@@ -55,9 +55,7 @@ class Incarnations:
             former = await self._read(name, found[0])
             if loaded is None or at > former.loaded.job.created_at:
                 return former
-        if loaded is not None:
-            return Incarnation(loaded)
-        return None if found else await self.last(name)
+        return await self.last(name) if loaded is None else Incarnation(loaded)
 
     async def latest(self, name: Name) -> Incarnation | None:
         """Returns the job of a name, or else the one that had it last; None: none is kept.
