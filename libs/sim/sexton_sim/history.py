@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from sexton_runtime.kv.types import Compare, Op, Put, Target, Txn
-from sexton_store.history import Commit, commit_line, read_lines
+from sexton_store.history import Commit, commit_line, commit_of
 
 Observer = Callable[[dict[str, Any]], None]
 
@@ -174,8 +174,7 @@ def read_entries(entries: Iterable[dict[str, Any]]) -> History:
                 call.result = entry["result"]
         elif kind == "commit":
             # Through the store's own reader, so that there is one format.
-            line = json.dumps(entry).encode() + b"\n"
-            (commit,) = read_lines([line])
+            commit = commit_of(entry)
             history.commits.append(Durable(commit, entry["begun_ns"], entry["durable_ns"]))
         else:
             note = Note(kind, at_ns, entry["what"], entry["target"], entry["facts"])
