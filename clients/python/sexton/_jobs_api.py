@@ -302,6 +302,8 @@ class AsyncJobs(AsyncJobQuestions):
     ) -> Explanation:
         """Explains what became, or will become, of a job at an instant.
 
+        Of a deleted job, too, for 30 days.
+
         >>> client.jobs.explain("nightly", datetime(2026, 11, 30, 2, 0, tzinfo=UTC)).decision
         'fired'
         """

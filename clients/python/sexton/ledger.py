@@ -73,7 +73,8 @@ class LedgerEntry:
 
     nominal_time: datetime
     decision: Decision | None
-    """None: it was decided, and the record of it is not kept any more."""
+    """None: it was decided, and the record of it is not kept any more; or the job was deleted
+    before, and the reason is `deleted`."""
     reason: str
     """Why: a word of the vocabulary."""
     blocked_by: str

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
+from datetime import UTC, datetime
 
 import pytest
 
 from sexton import Cron, JobSpec, RunState, ShellTask
 from sexton.errors import NotLeader
+from sexton.ledger import LedgerEntry
 from sexton_cli import main as entry
 from sexton_cli.online import times, watching
+from sexton_cli.online.questions import show_ledger
+from sexton_cli.output import ListFormat
 
 DEAD = "default/nightly/t20261128T020000Z-0a1b2c3d"
 
@@ -233,3 +237,15 @@ def test_a_mesh_without_a_leader_says_that_one_is_coming(sexton, api, monkeypatc
     assert code == 5
     assert "has no leader at this moment: this replica does not lead; no leader is known" in err
     assert "another coordinator takes over within seconds" in err
+
+
+def test_a_time_without_a_decision_says_whether_there_was_one(capsys):
+    def entry(reason):
+        return LedgerEntry(
+            nominal_time=datetime(2026, 11, 30, tzinfo=UTC), decision=None, reason=reason,
+            blocked_by="", run=None, decide_time=None, job_version=1,
+        )  # fmt: skip
+
+    show_ledger([entry(""), entry("deleted")], "UTC", ListFormat.TABLE)
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [row[1:] for row in rows] == [["not", "kept", "-"], ["none", "deleted", "-"]]

@@ -13,6 +13,7 @@ from sexton_cli.online import runs, times
 from sexton_cli.output import ListFormat, print_data, print_line, print_table
 from sexton_cli.yaml_text import yaml_text
 from sexton_core.schedules.forecast import HERD
+from sexton_core.words import Reason
 
 _FEW = 2
 """One or two jobs are no herd, however often they are due."""
@@ -68,7 +69,7 @@ def show_ledger(entries: Iterable[LedgerEntry], zone: str, output: ListFormat) -
             [
                 (
                     *times.both(each.nominal_time, zone),
-                    each.decision or "not kept",
+                    each.decision or ("none" if each.reason == Reason.DELETED else "not kept"),
                     each.reason + (f" by {each.blocked_by}" if each.blocked_by else ""),
                     f"{each.run.id}: {each.run.state.value}" if each.run else times.NEVER,
                 )

@@ -1163,7 +1163,8 @@ class LedgerEntry(_message.Message):
     JOB_VERSION_FIELD_NUMBER: _builtins.int
     decision: _builtins.str
     """`fired`, `skipped`, `missed`, `dropped`, `excluded`, `buffered`; `due` where it is not decided
-    yet; `forecast` of the future. Empty: it was decided, and the record is no longer kept.
+    yet; `forecast` of the future. Empty: it was decided, and the record is no longer kept; or its
+    job was deleted before, which `reason` says.
     """
     reason: _builtins.str
     """Why: a word of the vocabulary; of what is not decided `paused` while the job is."""

@@ -120,7 +120,8 @@ class JobServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetJob(self, request, context):
-        """Reads a job. Idempotent.
+        """Reads a job. NOT_FOUND says since when a job is gone that was deleted lately (`deleted_at` of
+        its ErrorInfo). Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -179,6 +180,7 @@ class JobServiceServicer:
 
     def ExplainJob(self, request, context):
         """Explains what became, or will become, of a job at an instant: the ordered gates with values.
+        Of a deleted job for 30 days; of several that had the name, of the one that had it then.
         Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -201,8 +203,8 @@ class JobServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListDecisions(self, request, context):
-        """Lists what became, or will become, of each nominal time of a range: the job's ledger.
-        Idempotent.
+        """Lists what became, or will become, of each nominal time of a range: the job's ledger. Of a
+        deleted job for 30 days, where no other has its name. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

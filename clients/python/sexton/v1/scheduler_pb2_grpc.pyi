@@ -38,7 +38,9 @@ class JobServiceStub:
     within ten minutes gives the same answer.
     """
     GetJob: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.GetJobRequest, _scheduler_pb2.GetJobResponse]
-    """Reads a job. Idempotent."""
+    """Reads a job. NOT_FOUND says since when a job is gone that was deleted lately (`deleted_at` of
+    its ErrorInfo). Idempotent.
+    """
     ListJobs: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.ListJobsRequest, _scheduler_pb2.ListJobsResponse]
     """Lists jobs, all or those that fit. Idempotent."""
     UpdateJob: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.UpdateJobRequest, _scheduler_pb2.UpdateJobResponse]
@@ -59,6 +61,7 @@ class JobServiceStub:
     """Starts a run now, through the same gate as every start. Idempotent by request_id."""
     ExplainJob: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.ExplainJobRequest, _scheduler_pb2.ExplainJobResponse]
     """Explains what became, or will become, of a job at an instant: the ordered gates with values.
+    Of a deleted job for 30 days; of several that had the name, of the one that had it then.
     Idempotent.
     """
     PreviewJob: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.PreviewJobRequest, _scheduler_pb2.PreviewJobResponse]
@@ -68,8 +71,8 @@ class JobServiceStub:
     ListJobVersions: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.ListJobVersionsRequest, _scheduler_pb2.ListJobVersionsResponse]
     """Lists the definitions that a job has had, newest first. Idempotent."""
     ListDecisions: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.ListDecisionsRequest, _scheduler_pb2.ListDecisionsResponse]
-    """Lists what became, or will become, of each nominal time of a range: the job's ledger.
-    Idempotent.
+    """Lists what became, or will become, of each nominal time of a range: the job's ledger. Of a
+    deleted job for 30 days, where no other has its name. Idempotent.
     """
     ForecastLoad: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.ForecastLoadRequest, _scheduler_pb2.ForecastLoadResponse]
     """Counts the nominal times of all active jobs by interval of a range. Idempotent."""
@@ -84,7 +87,9 @@ class JobServiceAsyncStub(JobServiceStub):
     within ten minutes gives the same answer.
     """
     GetJob: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.GetJobRequest, _scheduler_pb2.GetJobResponse]  # type: ignore[assignment]
-    """Reads a job. Idempotent."""
+    """Reads a job. NOT_FOUND says since when a job is gone that was deleted lately (`deleted_at` of
+    its ErrorInfo). Idempotent.
+    """
     ListJobs: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.ListJobsRequest, _scheduler_pb2.ListJobsResponse]  # type: ignore[assignment]
     """Lists jobs, all or those that fit. Idempotent."""
     UpdateJob: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.UpdateJobRequest, _scheduler_pb2.UpdateJobResponse]  # type: ignore[assignment]
@@ -105,6 +110,7 @@ class JobServiceAsyncStub(JobServiceStub):
     """Starts a run now, through the same gate as every start. Idempotent by request_id."""
     ExplainJob: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.ExplainJobRequest, _scheduler_pb2.ExplainJobResponse]  # type: ignore[assignment]
     """Explains what became, or will become, of a job at an instant: the ordered gates with values.
+    Of a deleted job for 30 days; of several that had the name, of the one that had it then.
     Idempotent.
     """
     PreviewJob: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.PreviewJobRequest, _scheduler_pb2.PreviewJobResponse]  # type: ignore[assignment]
@@ -114,8 +120,8 @@ class JobServiceAsyncStub(JobServiceStub):
     ListJobVersions: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.ListJobVersionsRequest, _scheduler_pb2.ListJobVersionsResponse]  # type: ignore[assignment]
     """Lists the definitions that a job has had, newest first. Idempotent."""
     ListDecisions: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.ListDecisionsRequest, _scheduler_pb2.ListDecisionsResponse]  # type: ignore[assignment]
-    """Lists what became, or will become, of each nominal time of a range: the job's ledger.
-    Idempotent.
+    """Lists what became, or will become, of each nominal time of a range: the job's ledger. Of a
+    deleted job for 30 days, where no other has its name. Idempotent.
     """
     ForecastLoad: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.ForecastLoadRequest, _scheduler_pb2.ForecastLoadResponse]  # type: ignore[assignment]
     """Counts the nominal times of all active jobs by interval of a range. Idempotent."""
@@ -139,7 +145,9 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_pb2.GetJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_pb2.GetJobResponse, _abc.Awaitable[_scheduler_pb2.GetJobResponse]]:
-        """Reads a job. Idempotent."""
+        """Reads a job. NOT_FOUND says since when a job is gone that was deleted lately (`deleted_at` of
+        its ErrorInfo). Idempotent.
+        """
 
     @_abc_1.abstractmethod
     def ListJobs(
@@ -208,6 +216,7 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_pb2.ExplainJobResponse, _abc.Awaitable[_scheduler_pb2.ExplainJobResponse]]:
         """Explains what became, or will become, of a job at an instant: the ordered gates with values.
+        Of a deleted job for 30 days; of several that had the name, of the one that had it then.
         Idempotent.
         """
 
@@ -235,8 +244,8 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_pb2.ListDecisionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_pb2.ListDecisionsResponse, _abc.Awaitable[_scheduler_pb2.ListDecisionsResponse]]:
-        """Lists what became, or will become, of each nominal time of a range: the job's ledger.
-        Idempotent.
+        """Lists what became, or will become, of each nominal time of a range: the job's ledger. Of a
+        deleted job for 30 days, where no other has its name. Idempotent.
         """
 
     @_abc_1.abstractmethod
