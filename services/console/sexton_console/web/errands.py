@@ -51,6 +51,8 @@ class _Errand:
     asking: asyncio.Task[None] | None = None
     fresh_until_s: float = 0.0
     looked_s: float = 0.0
+    outdated: bool = True
+    """Whether what is known is no longer good enough to be shown at once."""
 
 
 class Errands:
@@ -86,7 +88,7 @@ class Errands:
             key: what is asked; the same question has the same key.
             seconds: for so long an answer is not asked for again; longer where it took long.
             ask: yields ever more of the answer; what it yields last is the whole.
-            wait_s: how long to wait for the whole.
+            wait_s: how long to wait for the whole, where no whole is known.
 
         """
         errand = self._errands.get(key)
@@ -97,7 +99,7 @@ class Errands:
         errand.looked_s = self._now_s()
         if errand.asking is None and self._now_s() >= errand.fresh_until_s:
             errand.asking = asyncio.create_task(self._ask(errand, seconds, ask), name=f"ask {key}")
-        if errand.asking is not None:
+        if errand.asking is not None and errand.outdated:
             await asyncio.wait([errand.asking], timeout=wait_s)
         return cast("Found[Answer]", errand.found)
 
@@ -115,6 +117,7 @@ class Errands:
         """Has everything asked again: something was changed."""
         for errand in self._errands.values():
             errand.fresh_until_s = 0.0
+            errand.outdated = True
 
     async def _ask(
         self, errand: _Errand, seconds: float, ask: Callable[[], AsyncIterator[Any]]
@@ -137,6 +140,7 @@ class Errands:
                 errand.found = Found(value, complete=True, absent="It can't be had now.")
             took_s = self._now_s() - began_s
         errand.asking = None
+        errand.outdated = False
         errand.fresh_until_s = self._now_s() + max(seconds, _PATIENCE * took_s)
 
     def _make_room(self) -> None:
