@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from sexton.errors import IllegalState
 from sexton.internal.v1 import records_pb2 as records
+from sexton.v1 import job_pb2
 from sexton_coordinator.api.checks import Name
 from sexton_coordinator.jobs_store import LoadedJob
 from sexton_coordinator.mesh import Mesh
@@ -124,10 +125,18 @@ class Incarnations:
 def former_put(
     name: JobName, job: records.JobRecord, state: records.StateRecord, now: Instant
 ) -> Put:
-    """Returns what keeps of a job that is deleted what its past is explained by."""
-    former = records.FormerRecord(job=job, state=state)
-    for field in ("task", "labels", "description"):
-        former.job.spec.ClearField(field)
-    former.state.ClearField("live")
+    """Returns what keeps of a job that is deleted what its past is explained by, and no more."""
+    spec = job.spec
+    former = records.FormerRecord(
+        job=records.JobRecord(
+            version=job.version,
+            spec=job_pb2.JobSpec(schedules=spec.schedules, overlap=spec.overlap),
+            create_time_ns=job.create_time_ns,
+            effective_time_ns=job.effective_time_ns,
+        ),
+        state=records.StateRecord(cursor_ns=state.cursor_ns, rules=state.rules),
+    )
+    if state.HasField("paused_at_ns"):
+        former.state.paused_at_ns = state.paused_at_ns
     key = keys.former_key(name.namespace, name.job, now, name.uid)
     return Put(key, former.SerializeToString())

@@ -679,13 +679,15 @@ class FormerRecord(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def job(self) -> Global___JobRecord:
-        """Its definition as it stood, without task, labels and description: it must not take more room
-        than the job did, for deleting is how room is made.
+        """Version, schedules and overlap policy, since when, and its creation; no more, for deleting is how
+        room is made.
         """
 
     @_builtins.property
     def state(self) -> Global___StateRecord:
-        """Its state as it stood, without the live runs, which `deleted/` has."""
+        """How far its times were decided, by which versions, and whether it was paused. What was live
+        stands in `deleted/`.
+        """
 
     def __init__(
         self,
