@@ -112,6 +112,7 @@ class Applier:
         """Applies batch by batch; one is committed while the next is read and computed."""
         committing: asyncio.Task[None] | None = None
         before: Sequence[Entry] = ()
+        noted: Mapping[int, api.AppliedJob] = {}
         room = EXTRAS_BYTES
         try:
             for batch in [*_batches(entries), ()]:
@@ -121,8 +122,7 @@ class Applier:
                 await self._prepare(batch, work, unread=unread)
                 if committing is not None:
                     await committing
-                told = {id(entry.applied): entry.applied for entry in before}
-                await self._notices.add(*(applied.job for applied in told.values()))
+                noted = await self._note(before, noted)
                 for entry in before:
                     room = entry.tell(answer, room)
                 before = batch
@@ -135,6 +135,18 @@ class Applier:
         finally:
             if committing is not None:
                 await asyncio.gather(committing, return_exceptions=True)
+
+    async def _note(
+        self, batch: Sequence[Entry], noted: Mapping[int, api.AppliedJob]
+    ) -> Mapping[int, api.AppliedJob]:
+        """Adds to answers what stands in the way of runs.
+
+        Gives the answers that later jobs may share, by their identity; those of the batch before
+        have it already.
+        """
+        answers = {id(entry.applied): entry.applied for entry in batch}
+        await self._notices.add(*(each.job for key, each in answers.items() if key not in noted))
+        return {id(entry.applied): entry.applied for entry in batch if entry.uid}
 
     # Reading and computing --------------------------------------------------------------------
 
