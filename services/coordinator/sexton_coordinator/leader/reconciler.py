@@ -41,10 +41,14 @@ class Reconciler:
         self._mesh = mesh
         self._shard = shard
         self._machine = machine
-        self.overdue = 0
-        """Jobs that the last round found due for a minute and more, and not decided."""
         self._token = b""
-        self._stuck: list[str] = []
+        self._overdue = 0  # as the last whole round found
+        self._stuck: list[str] = []  # as this round has found so far
+
+    @property
+    def overdue(self) -> int:
+        """Gives how many jobs are due for a minute and more, and not decided."""
+        return max(self._overdue, len(self._stuck))
 
     async def run(self) -> None:
         """Goes through them until cancelled."""
@@ -96,7 +100,7 @@ class Reconciler:
                 jobs=len(self._stuck),
                 job_uid=self._stuck[0],
             )
-        self.overdue = len(self._stuck)
+        self._overdue = len(self._stuck)
         self._stuck.clear()
 
     async def _without_timer(
