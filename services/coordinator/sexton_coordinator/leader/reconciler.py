@@ -43,12 +43,12 @@ class Reconciler:
         self._machine = machine
         self._token = b""
         self._overdue = 0  # as the last whole round found
-        self._stuck: list[str] = []  # as this round has found so far
+        self._stuck = 0  # as this round has found so far
 
     @property
     def overdue(self) -> int:
         """Gives how many jobs are due for a minute and more, and not decided."""
-        return max(self._overdue, len(self._stuck))
+        return max(self._overdue, self._stuck)
 
     async def run(self) -> None:
         """Goes through them until cancelled."""
@@ -60,7 +60,7 @@ class Reconciler:
                 raise
             except SextonError:
                 self._token = b""  # begun anew after the pause
-                self._stuck.clear()
+                self._stuck = 0
 
     async def run_once(self) -> int:
         """Looks at one page of states; gives how many had lost their timer."""
@@ -89,19 +89,17 @@ class Reconciler:
         for kv in kvs:
             timer = self._timer(kv)
             if timer is not None and keys.parse_timer_key(timer).due < latest:
-                self._stuck.append(kv.key.rpartition(b"/")[2].decode())
-        if self._token:
-            return
-        if self._stuck:
-            _log.warning(
-                "Jobs are due and nobody decides them.",
-                action="overdue",
-                shard=self._shard,
-                jobs=len(self._stuck),
-                job_uid=self._stuck[0],
-            )
-        self._overdue = len(self._stuck)
-        self._stuck.clear()
+                if not self._stuck:
+                    uid = kv.key.rpartition(b"/")[2].decode()
+                    _log.warning(
+                        "A job is due and nobody decides it; others may be.",
+                        action="overdue",
+                        shard=self._shard,
+                        job_uid=uid,
+                    )
+                self._stuck += 1
+        if not self._token:
+            self._overdue, self._stuck = self._stuck, 0
 
     async def _without_timer(
         self, expected: list[tuple[KeyValue, bytes]]
