@@ -80,7 +80,7 @@ def test_a_written_history_is_judged_as_the_run_was(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_every_rule_has_something_to_look_at_and_every_kind_of_fault_is_injected() -> None:
     kinds = kinds_of(MeshFaults)
-    faults = MeshFaults(mean_pause_s=0.7, **dict.fromkeys(kinds, 1.0))
+    faults = MeshFaults(mean_pause_s=1.0, **dict.fromkeys(kinds, 1.0))
     stormy = MeshPlan(
         duration_s=60,
         max_running="default=3",
@@ -91,11 +91,13 @@ def test_every_rule_has_something_to_look_at_and_every_kind_of_fault_is_injected
     )
     injected: Counter[str] = Counter()
     checked: Counter[str] = Counter()
-    for seed in (2, 3, 4):
+    for seed in (2, 4, 6, 7, 8, 9):
         outcome = run(seed, stormy)
         assert outcome.verdict.ok, f"seed {seed}: {outcome.verdict}"
         injected += outcome.injected
         checked += outcome.verdict.checked
-    rules = {f"S{number}" for number in (5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17)}
+        if set(kinds) <= set(injected):
+            break  # the first three are enough, unless what they pass has moved
+    rules = {f"S{number}" for number in (5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 26)}
     assert {*rules, "L1", "L3"} <= set(checked)
     assert set(kinds) - set(injected) == set()

@@ -331,7 +331,7 @@ class RequestRules:
         if call.name.endswith("Backfill") and "backfill" in result:
             return self._unfilled(call, end_ns), ()
         if call.name in {"CancelRun", "TerminateRun"}:
-            return self._asked_to_end(str(result["run"]), end_ns)
+            return self._asked_to_end(call)
         return "", ()
 
     def _unmade(self, names: Sequence[str], end_ns: int) -> str:
@@ -361,8 +361,12 @@ class RequestRules:
             found = [it] if it.durable_ns < since_ns else [*found, it]
         return found
 
-    def _asked_to_end(self, name: str, end_ns: int) -> tuple[str, Iterable[object]]:
+    def _asked_to_end(self, call: Call) -> tuple[str, Iterable[object]]:
+        name, end_ns = str(call.result["run"]), call.ended_ns or 0
         run = self._runs.get(name)
+        restores = [note.at_ns for note in self._faults.notes if note.what == "restore"]
+        if any(at_ns >= call.invoked_ns for at_ns in restores):
+            return "", ()  # it may have brought the run back from before it was asked to end
         if run is None:
             return f"there is no run {name}", ()
         asked = run.record.HasField("cancel")
