@@ -29,6 +29,7 @@ from sexton_coordinator.leader.firing import Firing
 from sexton_coordinator.leader.lookout import Lookout
 from sexton_coordinator.leader.steps import Planner
 from sexton_core import ids
+from sexton_core.policy import _plan
 from sexton_core.policy._gate import Gate
 from sexton_core.policy.timeline import Timeline
 from sexton_core.words import Reason
@@ -151,6 +152,10 @@ def _catch_up_outside_the_gate(patch: pytest.MonkeyPatch) -> None:
         return admit(self, start)
 
     patch.setattr(Gate, "admit", past)
+
+
+def _late_is_on_time(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(_plan, "_ON_TIME_NS", 1 << 62)
 
 
 def _next_from_now_after_a_failover(patch: pytest.MonkeyPatch) -> None:
@@ -387,6 +392,12 @@ MUTANTS = (
         rules=frozenset({"S14"}),
         plan=replace(SMALL, duration_s=15, faults=often(crash_store=1)),
         seeds=20,
+    ),
+    Mutant(
+        name="what starts late says that it is on time",
+        patch=_late_is_on_time,
+        rules=frozenset({"S26"}),
+        plan=replace(SMALL, duration_s=15, faults=often(crash_store=1)),
     ),
     Mutant(
         name="next computed from now after a failover",
