@@ -34,6 +34,9 @@ EXTRAS_BYTES: Final = 512 * 1024
 _PLAIN_BYTES: Final = 260
 _TIME_BYTES: Final = 14
 
+_NOTHING: Final = api.AppliedJob()
+"""Stands for an answer that is not known yet, or not needed any more; never changed."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Entry:
@@ -49,7 +52,7 @@ class Entry:
     """The incarnation that it was checked for, until it is used; None: as it would be of any."""
     txn: Txn | None = None
     """What is to be committed; None: nothing."""
-    applied: api.AppliedJob = field(default_factory=api.AppliedJob)
+    applied: api.AppliedJob = field(default_factory=lambda: _NOTHING)
     """The answer. That about a new job is shared with others: name, uid and etag are left out."""
     uid: str = ""
     """Of a new job."""
@@ -93,7 +96,7 @@ class Entry:
             applied.job.name, applied.job.uid = str(self.name), self.uid
         if self.etag:
             applied.job.etag = self.etag
-        self.applied, self.txn, self.live = api.AppliedJob(), None, ("", ())
+        self.applied, self.txn, self.live = _NOTHING, None, ("", ())
         return trim(applied, room)
 
 
