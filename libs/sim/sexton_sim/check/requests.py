@@ -132,7 +132,8 @@ class RequestRules:
         restores = [note.at_ns for note in self._faults.notes if note.what == "restore"]
         at_ns = max((it for it in restores if it <= before_ns), default=before_ns)
         for name in {**self._jobs, **back}:
-            it = back.get(name, _ABSENT)._replace(begun_ns=at_ns, durable_ns=at_ns)
+            # Until somebody has written again, whoever acts may not have heard of the restore.
+            it = back.get(name, _ABSENT)._replace(begun_ns=at_ns, durable_ns=before_ns)
             self._jobs.setdefault(name, []).append(it)
 
     def _take_jobs(self, commit: MeshCommit, jobs: dict[str, list[_Written]]) -> None:
