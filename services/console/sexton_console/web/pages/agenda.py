@@ -177,14 +177,14 @@ def _piles(load: api.ForecastLoadResponse | None, start: datetime) -> tuple[Pile
 
 
 def _hours(start: datetime) -> list[tuple[float, str]]:
-    """Gives labels of the axis: every three hours of UTC, days by their date."""
+    """Gives labels of the axis: every three hours of UTC, a day where it begins."""
     first = start.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
     found = []
     for hour in range(48):
         time = first + timedelta(hours=hour)
         place = (time - start).total_seconds() / BIN_S
         if time.hour % 3 == 0 and place < BINS - _LABEL:
-            found.append((place, f"{time:%a %d}" if time.hour == 0 else f"{time:%H}"))
+            found.append((place, f"{time:%a}" if time.hour == 0 else f"{time:%H}"))
     return found
 
 

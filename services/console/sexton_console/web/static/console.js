@@ -58,6 +58,11 @@ document.addEventListener("click", async (event) => {
   if (event.target.closest("[data-zone-switch]")) switchZone();
 });
 
+// On a phone: the view that is shown in the menu, and now in the agenda.
+document.querySelector(".top nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
+const wide = document.querySelector("[data-middle]");
+if (wide) wide.scrollLeft = (wide.scrollWidth - wide.clientWidth) / 2;
+
 dress(document);
 listen();
 follow();
