@@ -74,6 +74,7 @@ def test_the_bench_of_jobs_applies_reads_and_takes_over_with_all_of_them(bench: 
     measured = bench("jobs", "--jobs", "150")
     (row,) = measured["rows"]
     assert (measured["jobs"], row["jobs"]) == (150, 150)
+    assert {"store", "coordinator", "client", "all"} <= measured["cpu_us_per_job"].keys()
     assert {"get_p50_ms", "list_p50_ms", "takeover_ms", "store_start_ms"} <= set(row)
     assert measured["many_to_few"]["get_p50_ms"] == 1.0, "so few are measured once"
     assert measured["store_bytes_per_job"] > 0

@@ -11,12 +11,12 @@ import random
 import signal
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from time import perf_counter, perf_counter_ns
+from time import perf_counter, perf_counter_ns, process_time
 from typing import Final
 
 from sexton import AsyncClient, Every, JobSpec, PythonTask
 from sexton_cli.bench.figures import MILLISECOND, Figures, ratio, times
-from sexton_cli.bench.load import BATCH, NAME_PREFIX
+from sexton_cli.bench.load import BATCH, NAME_PREFIX, by_run
 from sexton_cli.bench.mesh import Mesh, Shape, running
 from sexton_cli.bench.tasks import PAYLOAD
 
@@ -43,6 +43,7 @@ async def measure(jobs: int, folder: Path | None) -> Figures:
     return {
         "jobs": jobs,
         "applied_per_s": many["applied_per_s"],
+        "cpu_us_per_job": many["cpu_us_per_job"],
         "store_bytes_per_job": round((many["store_bytes"] - few["store_bytes"]) / more)
         if more
         else round(many["store_bytes"] / jobs),
@@ -57,7 +58,9 @@ async def measure(jobs: int, folder: Path | None) -> Figures:
 async def _one(jobs: int, folder: Path | None) -> Figures:
     async with running(folder, Shape(coordinators=2)) as mesh:
         async with mesh.client(timeout_s=300.0) as client:
+            before = {**mesh.cpu_s(), "client": process_time()}
             applied_s = await _apply(client, jobs)
+            after = {**mesh.cpu_s(), "client": process_time()}
         reading = await _read(mesh, jobs)
         applied_mib = mesh.memory_mib()["coordinator"]
         leading = await _lead(mesh)
@@ -67,6 +70,7 @@ async def _one(jobs: int, folder: Path | None) -> Figures:
         return {
             "jobs": jobs,
             "applied_per_s": round(jobs / applied_s),
+            "cpu_us_per_job": by_run(before, after, jobs),
             **reading,
             **leading,
             "coordinator_mib": mesh.memory_of(mesh.leader("coordinator")),
