@@ -31,9 +31,10 @@ from sexton_runtime.kv.types import KeyValue, prefix_end
 
 _KEYS_PER_GET: Final = 200
 """Definitions are small but may have 100 KiB; an answer has at most 4 MiB. Halved where it has."""
-_MAX_VERSIONS: Final = 20_000
-_MAX_VERSION_BYTES: Final = 64 * 1024 * 1024
-"""Decoded definitions kept for the next reading, by number and by the size of their records."""
+_MAX_VERSIONS: Final = 5_000
+_MAX_VERSION_BYTES: Final = 16 * 1024 * 1024
+"""Decoded definitions kept for the next reading, by number and by the size of their records. One
+takes up to 6 KiB more where no other job has the same; the jobs that are due soon keep theirs."""
 _CALLS_AT_ONCE: Final = 16
 """Calls to the store that one reading has under way."""
 _FEW_JOBS: Final = 8
