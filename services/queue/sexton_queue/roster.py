@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from sexton.errors import Conflict, Overloaded
 from sexton_core.instants import MILLISECOND, Instant
@@ -22,6 +23,17 @@ from sexton_queue.sessions import (
 from sexton_queue.streams import Assigned, Greeting, Ref, WorkerStream
 from sexton_queue.table import RunTable
 
+_ENDS_KEPT: Final = 1_000
+
+
+class SessionEnd(NamedTuple):
+    """The end of a session, for people. `runs`: how many it held."""
+
+    session: str
+    worker: str
+    runs: int
+    cause: str
+
 
 class Roster:
     """The sessions of a shard and their runs."""
@@ -33,6 +45,8 @@ class Roster:
         """Sessions whose record is to be written."""
         self.closing: dict[str, Session] = {}
         """Ended sessions whose record is to be deleted once nothing is left under them."""
+        self.ended: deque[SessionEnd] = deque(maxlen=_ENDS_KEPT)
+        """Ends that nobody has been told of yet."""
         self._greeting: dict[str, Session] = {}
         self._takers: dict[str, Session] = {}
 
@@ -124,6 +138,7 @@ class Roster:
     def end(self, session: Session, cause: str) -> None:
         """Ends a session: its runs are lost to it, and no hello resumes it."""
         session.ended = True
+        self.ended.append(SessionEnd(session.id, session.record.worker, len(session.runs), cause))
         self.table.line.withdraw(session.queues, session.offers)
         for entry in list(session.runs.values()):
             self.table.ask(entry.key, Lose(session.id, cause))

@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+import structlog
+
 from sexton.errors import NoSpace, NotLeader, SextonError
 from sexton_queue.changes import Change, Kind
 from sexton_queue.entries import Now
@@ -41,6 +43,8 @@ _SHORTEST_SLEEP_S: Final = 0.001
 _QUIET_S: Final = 1.0
 """How long a hand-over waits for what is under way."""
 _NS: Final = 1_000_000_000
+
+_log = structlog.get_logger(__name__)
 
 
 class Tenure:
@@ -206,6 +210,7 @@ class Tenure:
                 found: Sequence[Change] = ()
                 if self._outstanding < MAX_OUTSTANDING:
                     found = self.machine.decide(self.now())
+                self._tell_of_ends()
                 self._reading.begin(group, self.wake)
                 if found:
                     self._outstanding += 1
@@ -213,6 +218,21 @@ class Tenure:
                     if len(found) >= MAX_CHANGES:
                         self._wake.set()
                     await asyncio.sleep(PACE_S)
+
+    def _tell_of_ends(self) -> None:
+        """Logs which sessions have ended: a line per worker, whatever it held."""
+        ended = self.machine.roster.ended
+        while ended:
+            end = ended.popleft()
+            _log.info(
+                "A worker's session has ended.",
+                action="end_session",
+                shard=self._shard,
+                session=end.session,
+                worker=end.worker,
+                runs=end.runs,
+                because=end.cause,
+            )
 
     async def _sleep(self) -> None:
         """Returns when something has happened or is due."""

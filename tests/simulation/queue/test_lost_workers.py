@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from simulation.queue.mesh import Mesh
 from simulation.queue.worker import Worker
+from structlog.testing import capture_logs
 
 from sexton.v1 import job_pb2, run_pb2, worker_pb2
 from sexton_core.words import RunState
@@ -211,6 +212,24 @@ def test_a_run_of_a_session_that_nobody_knows_is_taken_back_and_counted() -> Non
         ]
         assert (await mesh.machine()).counters.sessions_expired == 1
         assert await mesh.keys_below(b"running/") == []
+
+    Mesh().run(scenario)
+
+
+def test_a_session_that_ends_is_told_of_with_what_it_held_and_why() -> None:
+    async def scenario(mesh: Mesh) -> None:
+        first = Worker(mesh, "first")
+        first.begins = False
+        job = await mesh.job()
+        handle = await mesh.fire(job)
+        record = await mesh.until(handle, job, RunState.RUNNING)
+        with capture_logs() as said:
+            first.kill()
+            Worker(mesh, "second")
+            await mesh.until(handle, job, RunState.SUCCEEDED)
+        (end,) = [line for line in said if line.get("action") == "end_session"]
+        assert (end["session"], end["worker"], end["runs"]) == (record.session, "first", 1)
+        assert end["because"] == "its stream ended and its worker did not come back in time"
 
     Mesh().run(scenario)
 
