@@ -24,9 +24,13 @@ from sexton_queue.entries import Entry, Place
 from sexton_records.keys import active_prefix
 from sexton_runtime.kv.types import prefix_end
 
-WINDOW: Final = 1_000
-"""Runs of a lane that are kept ready: what a second of full load takes, and one page of the store.
-Up to twice as many before the last ones are forgotten again."""
+WINDOW: Final = 4_000
+"""Runs of a lane that are kept ready: what about a second of full load takes. Up to twice as many
+before the last ones are forgotten again: those have to be read once more, at a tenth of what the
+whole run costs."""
+
+PAGE: Final = 1_000
+"""Runs that are read at once: a page of the store."""
 
 MAX_DELAYED: Final = 10_000
 """Delayed runs of a lane that are kept, the next ones; up to twice as many."""
@@ -226,7 +230,7 @@ class Line:
                     continue
             start, lane.end, lane.scanning = lane.end, lane.limit, True
             most -= 1
-            yield Refill(lane, start, lane.limit, self._window)
+            yield Refill(lane, start, lane.limit, min(self._window, PAGE))
 
     def refilled(self, refill: Refill, last_key: bytes) -> None:
         """Notes that the page's runs have arrived; `last_key` is empty where it was the last page.
