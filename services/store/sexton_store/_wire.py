@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 
 from sexton.errors import InvalidArgument
 from sexton.internal.v1 import store_pb2 as pb
+from sexton_runtime.kv._wire import compare_from_wire
 from sexton_runtime.kv.status import ClockReading
 from sexton_runtime.kv.types import (
-    Compare,
     Delete,
     KeyValue,
     Lease,
@@ -21,13 +21,11 @@ from sexton_runtime.kv.types import (
     Outcome,
     Put,
     RevisionEvents,
-    Target,
     Txn,
     TxnResult,
 )
 from sexton_store.contract import EngineStatus
 
-_TARGETS = {target.name.lower(): target for target in Target}
 _OUTCOMES: dict[Outcome, pb.Outcome.ValueType] = {
     outcome: pb.Outcome.Value(f"OUTCOME_{outcome.name}") for outcome in Outcome
 }
@@ -41,14 +39,9 @@ _CLOCK_STATES = {
 }
 
 
-def txns_from_wire(txns: Sequence[pb.Txn], fence: tuple[Compare, ...] = ()) -> tuple[Txn, ...]:
-    """Reads the transactions of one Commit, each of which has the `fence` as its last compare."""
-    return tuple([_txn_from_wire(txn, index, fence) for index, txn in enumerate(txns)])
-
-
-def fence_from_wire(request: pb.CommitStreamRequest) -> tuple[Compare, ...]:
-    """Reads the compare that all transactions of a request share, if there is one."""
-    return (_compare_from_wire(request.fence),) if request.HasField("fence") else ()
+def txns_from_wire(txns: Sequence[pb.Txn]) -> tuple[Txn, ...]:
+    """Reads the transactions of one Commit."""
+    return tuple([_txn_from_wire(txn, index) for index, txn in enumerate(txns)])
 
 
 def op_from_wire(op: pb.Op | pb.CompareAndSetRequest, path: str) -> Op:
@@ -150,12 +143,15 @@ def status_to_wire(status: EngineStatus, limits: Limits, version: str) -> pb.Sta
     )
 
 
-def _txn_from_wire(txn: pb.Txn, index: int, fence: tuple[Compare, ...]) -> Txn:
-    compares = [_compare_from_wire(each, index, at) for at, each in enumerate(txn.compares)]
+def _txn_from_wire(txn: pb.Txn, index: int) -> Txn:
+    compares = [
+        compare_from_wire(each, f"txns[{index}].compares[{at}]")
+        for at, each in enumerate(txn.compares)
+    ]
     return _make(
         Txn,
         (
-            (*compares, *fence),
+            tuple(compares),
             _ops_from_wire(txn.then, index, "then"),
             _ops_from_wire(txn.orelse, index, "orelse"),
             txn.not_before_time_ns,
@@ -163,15 +159,6 @@ def _txn_from_wire(txn: pb.Txn, index: int, fence: tuple[Compare, ...]) -> Txn:
             txn.use_reserve,
         ),
     )
-
-
-def _compare_from_wire(compare: pb.Compare, *at: int) -> Compare:
-    """Reads a compare: that `at` the numbers of a transaction and its compare, or the fence."""
-    operand = compare.WhichOneof("operand")
-    if operand is None:
-        path = "txns[{}].compares[{}]".format(*at) if at else "fence"
-        raise InvalidArgument(f"{path}.operand", "nothing", f"one of {', '.join(_TARGETS)}")
-    return _make(Compare, (compare.key, _TARGETS[operand], getattr(compare, operand)))
 
 
 def _ops_from_wire(ops: Sequence[pb.Op], txn: int, branch: str) -> tuple[Op, ...]:

@@ -407,9 +407,7 @@ async def test_each_wrong_request_of_a_stream_is_answered_and_the_stream_goes_on
         pb.CommitStreamRequest(sequence=2, txns=[pb.Txn(then=[put(b"a")])], timeout_ms=-1),
         pb.CommitStreamRequest(sequence=3, txns=[pb.Txn(then=[put(b"a")])], timeout_ms=60_001),
         pb.CommitStreamRequest(sequence=4, txns=[pb.Txn(then=[pb.Op(key=b"a")])]),
-        pb.CommitStreamRequest(
-            sequence=5, txns=[pb.Txn(then=[put(b"a")])], fence=pb.Compare(key=b"a")
-        ),
+        pb.CommitStreamRequest(sequence=5, packed=pb.PackedTxns(order=[0])),
     ]
     for request in wrong:
         await stream.write(request)

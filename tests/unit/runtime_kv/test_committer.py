@@ -12,6 +12,7 @@ from sexton.internal.v1 import store_pb2 as pb
 from sexton_runtime.kv.committer import Committer
 from sexton_runtime.kv.config import StoreClientConfig
 from sexton_runtime.kv.mesh_time import MeshTime
+from sexton_runtime.kv.packed import unpack
 from sexton_runtime.kv.types import Outcome, Put, Txn, TxnResult, fence
 from sexton_runtime.randomness import SeededRandomness
 from sexton_sim.loop import SimLoop
@@ -23,7 +24,7 @@ MESH_TIME_NS = 1_796_040_000_000_000_000
 class Stream:
     """A commit stream at whose other end the test sits."""
 
-    reads_fence = True
+    reads_packed = False
 
     def __init__(self, *, greets: bool) -> None:
         self.sent: list[pb.CommitStreamRequest] = []
@@ -32,12 +33,12 @@ class Stream:
         self._answers: asyncio.Queue[object] = asyncio.Queue()
 
     async def write(self, request: pb.CommitStreamRequest) -> None:
-        if request.txns:
+        if request.txns or request.HasField("packed"):
             self.sent.append(request)
             self.sent_at.append(asyncio.get_running_loop().time())
         elif self.greets:
             self.put(
-                pb.CommitStreamResponse(sequence=request.sequence, reads_fence=self.reads_fence)
+                pb.CommitStreamResponse(sequence=request.sequence, reads_packed=self.reads_packed)
             )
 
     async def read(self) -> object:
@@ -506,36 +507,33 @@ def test_a_fault_of_its_own_is_told_to_callers_and_to_whoever_runs_it() -> None:
     loop.run(main())
 
 
-def fenced_request(desk: Desk) -> Awaitable[pb.CommitStreamRequest]:
+def test_a_store_that_reads_packed_transactions_is_sent_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Stream, "reads_packed", True)
     txns = [Txn((fence("owner", 7),), (Put(b"%d" % number, b"1"),)) for number in (1, 2)]
 
-    async def sent() -> pb.CommitStreamRequest:
+    async def story(desk: Desk) -> None:
         call = asyncio.ensure_future(desk.committer.commit(txns, timeout_s=10.0))
         await asyncio.sleep(0.01)
-        desk.streams[0].commit(0)
-        await call
-        return desk.streams[0].sent[0]
-
-    return sent()
-
-
-def test_the_fence_of_a_message_is_sent_once() -> None:
-    async def story(desk: Desk) -> None:
-        request = await fenced_request(desk)
-        assert request.fence == pb.Compare(key=b"leases/owner", create_revision=7)
-        assert [len(txn.compares) for txn in request.txns] == [0, 0]
+        (request,) = desk.streams[0].sent
+        assert not request.txns
+        assert unpack(request.packed) == tuple(txns)
+        desk.streams[0].put(
+            pb.CommitStreamResponse(sequence=request.sequence, committed_revisions=[5, 6])
+        )
+        assert await call == (TxnResult(Outcome.COMMITTED, 5), TxnResult(Outcome.COMMITTED, 6))
 
     with_desk(story)
 
 
-def test_to_a_store_that_would_pass_over_it_each_transaction_carries_its_fence(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(Stream, "reads_fence", False)
-
+def test_an_older_store_is_sent_each_transaction_by_itself() -> None:
     async def story(desk: Desk) -> None:
-        request = await fenced_request(desk)
-        assert not request.HasField("fence")
-        assert [txn.compares[-1].key for txn in request.txns] == [b"leases/owner"] * 2
+        call = desk.call(1)
+        await asyncio.sleep(0.01)
+        (request,) = desk.streams[0].sent
+        assert [len(request.txns), request.HasField("packed")] == [1, False]
+        desk.streams[0].commit(0)
+        await call
 
     with_desk(story)

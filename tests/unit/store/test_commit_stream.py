@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from unit.store.rig import Rig, simulated
 
 from sexton.internal.v1 import store_pb2 as pb
+from sexton_runtime.kv.packed import pack
+from sexton_runtime.kv.types import Put, Txn, absent, fence
 from sexton_store.commit_stream import MAX_IN_FLIGHT, CommitStream
 
 
@@ -31,25 +33,26 @@ async def test_who_reads_no_answers_is_not_read_for_ever(rig: Rig) -> None:
 
 
 @simulated
-async def test_the_fence_of_a_request_is_the_last_compare_of_each_transaction(rig: Rig) -> None:
+async def test_packed_transactions_are_answered_by_revisions_or_where_one_failed_by_results(
+    rig: Rig,
+) -> None:
     lease = (await rig.engine.acquire_lease("owner", "me", 10_000)).lease
-    own = pb.Compare(key=b"a", exists=False)
+    first, last = Put(b"a", b"1"), Put(b"b", b"2")
 
     async def requests() -> AsyncIterator[pb.CommitStreamRequest]:
         for sequence, token in ((1, lease.token), (2, lease.token - 1)):
-            yield pb.CommitStreamRequest(
-                sequence=sequence,
-                fence=pb.Compare(key=b"leases/owner", create_revision=token),
-                txns=[
-                    pb.Txn(compares=[own], then=[pb.Op(key=b"%d" % sequence, put=b"")]),
-                    pb.Txn(then=[pb.Op(key=b"%d/" % sequence, put=b"")]),
-                ],
-            )
+            held = fence("owner", token)
+            packed = pack([Txn((absent(b"a"), held), (first,)), Txn((held,), (last,))])
+            yield pb.CommitStreamRequest(sequence=sequence, packed=packed)
 
     answers = [answer async for answer in CommitStream(rig.engine, requests()).answers()]
 
-    assert [[result.outcome for result in answer.results] for answer in answers] == [
-        [pb.OUTCOME_COMMITTED, pb.OUTCOME_COMMITTED],
-        [pb.OUTCOME_REFUSED, pb.OUTCOME_REFUSED],
+    assert [list(answer.committed_revisions) for answer in answers] == [
+        [lease.token + 1, lease.token + 2],
+        [],
     ]
-    assert [result.failed_compare for result in answers[1].results] == [1, 0]
+    assert not answers[0].results
+    assert [(result.outcome, result.failed_compare) for result in answers[1].results] == [
+        (pb.OUTCOME_REFUSED, 0),
+        (pb.OUTCOME_REFUSED, 0),
+    ]

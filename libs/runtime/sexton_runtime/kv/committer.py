@@ -33,14 +33,10 @@ from sexton.errors import (
 from sexton.internal.v1 import store_pb2 as pb
 from sexton_runtime.clock import Clock
 from sexton_runtime.kv._backoff import Backoff
-from sexton_runtime.kv._wire import (
-    add_txns,
-    common_fence,
-    make_compare,
-    results_from_wire,
-)
+from sexton_runtime.kv._wire import add_txns, results_from_wire
 from sexton_runtime.kv.config import StoreClientConfig
 from sexton_runtime.kv.mesh_time import MeshTime
+from sexton_runtime.kv.packed import pack
 from sexton_runtime.kv.types import Limits, Txn, TxnResult
 from sexton_runtime.kv.validate import check_txns
 from sexton_runtime.randomness import Randomness
@@ -136,7 +132,7 @@ class Committer:
         self._waiting_bytes = 0
         self._outstanding: dict[int, _Message] = {}
         self._sequence = _GREETING
-        self._reads_fence = False  # the store at the other end of the stream
+        self._reads_packed = False  # the store at the other end of the stream
         self._next_send = 0.0  # on the loop's clock
         self._may_send = asyncio.Event()
         self._pace_timer: asyncio.TimerHandle | None = None
@@ -278,7 +274,7 @@ class Committer:
                 answer = await self._read(call)
         except TimeoutError:
             raise Unavailable("the store does not answer") from None
-        self._reads_fence = answer.reads_fence
+        self._reads_packed = answer.reads_packed
         self._observe(answer, sent_ns)
 
     async def _receive_all(self, call: CommitCall) -> None:
@@ -313,7 +309,7 @@ class Committer:
             for caller in message.callers:
                 caller.fail(_exact(from_failure(answer.error)))
         else:
-            results = results_from_wire(answer.results)
+            results = results_from_wire(answer)
             first = 0
             for caller in message.callers:
                 last = first + len(caller.txns)
@@ -407,10 +403,11 @@ class Committer:
             timeout_ms=min(max(int((message.expires - now) * 1000), 1), 60_000),
         )
         txns = [txn for caller in callers for txn in caller.txns]
-        fence = common_fence(txns) if self._reads_fence else None
-        if fence is not None:
-            request.fence.CopyFrom(make_compare(pb.Compare, fence))
-        add_txns(request, txns, fenced=fence is not None)
+        packed = pack(txns) if self._reads_packed else None
+        if packed is None:
+            add_txns(request, txns)
+        else:
+            request.packed.MergeFrom(packed)
         return request
 
 

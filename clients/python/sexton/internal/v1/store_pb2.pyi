@@ -564,6 +564,72 @@ class CommitResponse(_message.Message):
 Global___CommitResponse: _TypeAlias = CommitResponse  # noqa: Y015
 
 @_typing.final
+class PackedTxns(_message.Message):
+    """PackedTxns are transactions, column by column. Most transactions of a message differ in keys,
+    values and revisions only: what they have in common is written and read once, and no message is
+    built for a compare or a write, which costs more than all the rest of it. What compares a value
+    can't be packed.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHAPES_FIELD_NUMBER: _builtins.int
+    ORDER_FIELD_NUMBER: _builtins.int
+    KEYS_FIELD_NUMBER: _builtins.int
+    VALUES_FIELD_NUMBER: _builtins.int
+    NUMBERS_FIELD_NUMBER: _builtins.int
+    FENCE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def shapes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """The distinct shapes of the transactions. A byte each: 1 for `use_reserve`, plus 2 where the
+        transaction has bounds of time; how many compares; how many writes in `then`; of each compare
+        the number of its operand's field in `Compare` (8, above all those, for `exists: false`); of
+        each write in `then`, then in `orelse`, 1 for a put and 0 for a deletion.
+        """
+
+    @_builtins.property
+    def order(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Of each transaction the index of its shape."""
+
+    @_builtins.property
+    def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Of each transaction the keys of its compares, of its writes in `then` and in `orelse`."""
+
+    @_builtins.property
+    def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Of each put its value."""
+
+    @_builtins.property
+    def numbers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Of each transaction the numbers that its compares ask for (none for `exists`), then its two
+        bounds if it has some.
+        """
+
+    @_builtins.property
+    def fence(self) -> Global___Compare:
+        """A condition of every transaction, after their own: a holder's fence, written and read once.
+        It counts as one of each transaction's conditions, and is the last of them.
+        """
+
+    def __init__(
+        self,
+        *,
+        shapes: _abc.Iterable[_builtins.bytes] | None = ...,
+        order: _abc.Iterable[_builtins.int] | None = ...,
+        keys: _abc.Iterable[_builtins.bytes] | None = ...,
+        values: _abc.Iterable[_builtins.bytes] | None = ...,
+        numbers: _abc.Iterable[_builtins.int] | None = ...,
+        fence: Global___Compare | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "keys", b"keys", "numbers", b"numbers", "order", b"order", "shapes", b"shapes", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PackedTxns: _TypeAlias = PackedTxns  # noqa: Y015
+
+@_typing.final
 class CommitStreamRequest(_message.Message):
     """CommitStreamRequest is one Commit on a stream."""
 
@@ -572,7 +638,7 @@ class CommitStreamRequest(_message.Message):
     SEQUENCE_FIELD_NUMBER: _builtins.int
     TXNS_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
-    FENCE_FIELD_NUMBER: _builtins.int
+    PACKED_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """The caller's number for this request, unique on the stream."""
     timeout_ms: _builtins.int
@@ -586,11 +652,8 @@ class CommitStreamRequest(_message.Message):
         """
 
     @_builtins.property
-    def fence(self) -> Global___Compare:
-        """A condition of every transaction of the request, after their own: a holder's fence, written and
-        read once. It counts as one of each transaction's conditions, and is the last of them. Only for
-        a store that has said `reads_fence`.
-        """
+    def packed(self) -> Global___PackedTxns:
+        """The transactions in columns, instead of `txns`. Only for a store that has said `reads_packed`."""
 
     def __init__(
         self,
@@ -598,11 +661,11 @@ class CommitStreamRequest(_message.Message):
         sequence: _builtins.int = ...,
         txns: _abc.Iterable[Global___Txn] | None = ...,
         timeout_ms: _builtins.int = ...,
-        fence: Global___Compare | None = ...,
+        packed: Global___PackedTxns | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["packed", b"packed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "sequence", b"sequence", "timeout_ms", b"timeout_ms", "txns", b"txns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["packed", b"packed", "sequence", b"sequence", "timeout_ms", b"timeout_ms", "txns", b"txns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -618,14 +681,15 @@ class CommitStreamResponse(_message.Message):
     RESULTS_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     MESH_TIME_NS_FIELD_NUMBER: _builtins.int
-    READS_FENCE_FIELD_NUMBER: _builtins.int
+    READS_PACKED_FIELD_NUMBER: _builtins.int
+    COMMITTED_REVISIONS_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """The request's number."""
     mesh_time_ns: _builtins.int
     """Mesh time of the answer."""
-    reads_fence: _builtins.bool
-    """In the answer to a greeting: the store reads `CommitStreamRequest.fence`. Where it is not said,
-    the store is older and would pass over it, so each transaction has to carry its fence itself.
+    reads_packed: _builtins.bool
+    """In the answer to a greeting: the store reads `CommitStreamRequest.packed`. Where it is not said,
+    the store is older and would take the request for a greeting.
     """
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___TxnResult]:
@@ -637,6 +701,12 @@ class CommitStreamResponse(_message.Message):
         ERROR_REASON_OUTCOME_UNKNOWN.
         """
 
+    @_builtins.property
+    def committed_revisions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The answer to packed transactions all of which were committed: their revisions, in the
+        request's order, instead of `results`.
+        """
+
     def __init__(
         self,
         *,
@@ -644,11 +714,12 @@ class CommitStreamResponse(_message.Message):
         results: _abc.Iterable[Global___TxnResult] | None = ...,
         error: _errors_pb2.Failure | None = ...,
         mesh_time_ns: _builtins.int = ...,
-        reads_fence: _builtins.bool = ...,
+        reads_packed: _builtins.bool = ...,
+        committed_revisions: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "mesh_time_ns", b"mesh_time_ns", "reads_fence", b"reads_fence", "results", b"results", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed_revisions", b"committed_revisions", "error", b"error", "mesh_time_ns", b"mesh_time_ns", "reads_packed", b"reads_packed", "results", b"results", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,81 @@
+"""Transactions in columns are the same transactions."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sexton.errors import InvalidArgument
+from sexton.internal.v1 import store_pb2 as pb
+from sexton_runtime.kv.packed import pack, unpack
+from sexton_runtime.kv.types import Compare, Delete, Put, Target, Txn, absent, fence
+
+KEYS = st.binary(min_size=1, max_size=3)
+NUMBERS = st.integers(0, 2**63 - 1)
+COMPARES = st.one_of(
+    st.builds(
+        Compare,
+        KEYS,
+        st.sampled_from((Target.CREATE_REVISION, Target.MOD_REVISION, Target.VERSION)),
+        NUMBERS,
+    ),
+    st.builds(Compare, KEYS, st.just(Target.EXISTS), st.booleans()),
+)
+OPS = st.lists(
+    st.one_of(st.builds(Put, KEYS, st.binary(max_size=3)), st.builds(Delete, KEYS)), max_size=3
+).map(tuple)
+TXNS = st.builds(
+    Txn, st.lists(COMPARES, max_size=3).map(tuple), OPS, OPS, NUMBERS, NUMBERS, st.booleans()
+)
+
+
+@given(st.lists(TXNS, max_size=5), st.one_of(st.none(), COMPARES))
+def test_what_is_packed_is_unpacked_again(txns: list[Txn], common: Compare | None) -> None:
+    if common is not None:
+        txns = [txn._replace(compares=(*txn.compares, common)) for txn in txns]
+    packed = pack(txns)
+    assert packed is not None
+    unpacked = unpack(pb.PackedTxns.FromString(packed.SerializeToString()))
+
+    assert unpacked == tuple(txns)
+    operands = [type(it.operand) for txn in unpacked for it in txn.compares]
+    assert operands == [type(it.operand) for txn in txns for it in txn.compares]
+
+
+def test_what_transactions_have_in_common_is_written_once() -> None:
+    held = fence("owner", 7)
+    packed = pack(
+        [Txn((absent(b"%d" % number), held), (Put(b"%d" % number, b""),)) for number in range(9)]
+    )
+    assert packed is not None
+    assert len(packed.shapes) == 1
+    assert packed.fence.create_revision == 7
+    assert len(packed.keys) == 18
+
+
+def test_a_compare_of_a_value_is_not_packed() -> None:
+    assert pack([Txn((Compare(b"a", Target.VALUE, b""),), (Delete(b"a"),))]) is None
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        pb.PackedTxns(order=[0]),
+        pb.PackedTxns(order=[1], shapes=[b"\0\0\0"]),
+        pb.PackedTxns(order=[0], shapes=[b""]),
+        pb.PackedTxns(order=[0], shapes=[b"\0\1\0"], keys=[b"a"]),
+        pb.PackedTxns(order=[0], shapes=[b"\4\0\0"]),
+        pb.PackedTxns(order=[0], shapes=[b"\0\1\0\6"], keys=[b"a"]),
+        pb.PackedTxns(order=[0], shapes=[b"\0\0\1\2"], keys=[b"a"], values=[b""]),
+        pb.PackedTxns(order=[0], shapes=[b"\0\0\1\1"], keys=[b"a"]),
+        pb.PackedTxns(order=[0], shapes=[b"\0\0\1\1"], values=[b"a"]),
+        pb.PackedTxns(order=[0], shapes=[b"\0\1\0\3"], keys=[b"a"]),
+        pb.PackedTxns(order=[0], shapes=[b"\2\0\0"], numbers=[1]),
+        pb.PackedTxns(order=[0], shapes=[b"\0\0\0"], keys=[b"a"]),
+        pb.PackedTxns(order=[0], shapes=[b"\0\0\0"], fence=pb.Compare(key=b"a")),
+    ],
+)
+def test_columns_that_do_not_hang_together_are_refused(packed: pb.PackedTxns) -> None:
+    with pytest.raises(InvalidArgument, match="packed"):
+        unpack(packed)
