@@ -25,6 +25,10 @@ from sexton_store.history import Change, Commit
 _ABSENT = (0, 0, 0)
 _UNTOUCHED = Record(b"", 0, 0, 0)
 """Stands for a key that the step has not written."""
+_POSITIONS = {Target.CREATE_REVISION: 0, Target.MOD_REVISION: 1, Target.VERSION: 2}
+"""Where the three numbers stand in a header."""
+_make = tuple.__new__
+"""Makes a named tuple of what is known to be whole; its own constructor costs twice as much."""
 
 
 Written = tuple[bytes, bytes | None, int, int]
@@ -70,7 +74,8 @@ class Step:
         self._view = view
         self._with_history = with_history
         self._overlay: dict[bytes, Record | None] = {}
-        self._headers: dict[bytes, tuple[int, int, int]] = {}  # what the snapshot has shown
+        self._headers: dict[bytes, tuple[int, int, int]] = {}  # of all keys that were looked at
+        self._new: set[bytes] = set()  # those that the snapshot does not have
 
     def evaluate(self, txn: Txn) -> TxnResult:
         """Evaluates one transaction.
@@ -83,24 +88,28 @@ class Step:
         if txn.not_after_ns and self.mesh_ns > txn.not_after_ns:
             return TxnResult(Outcome.TOO_LATE, self.revision)
         for index, compare in enumerate(txn.compares):
-            if not self._holds(compare):
-                found = self.header(compare.key)[1]
+            key, target, operand = compare
+            header = self._headers.get(key) or self.header(key)
+            position = _POSITIONS.get(target)
+            holds = self._holds(compare) if position is None else header[position] == operand
+            if not holds:
                 if not self._apply(txn.orelse, (), use_reserve=txn.use_reserve):
                     return TxnResult(Outcome.NO_SPACE, self.revision)
-                return TxnResult(Outcome.REFUSED, self.revision, index, found)
+                return TxnResult(Outcome.REFUSED, self.revision, index, header[1])
         if not self._apply(txn.then, txn.compares, use_reserve=txn.use_reserve):
             return TxnResult(Outcome.NO_SPACE, self.revision)
-        return TxnResult(Outcome.COMMITTED, self.revision)
+        return _make(TxnResult, (Outcome.COMMITTED, self.revision, 0, 0))
 
     def header(self, key: bytes) -> tuple[int, int, int]:
         """Gives (create_revision, mod_revision, version) of a key; zeros where it is absent."""
-        record = self._overlay.get(key, _UNTOUCHED)
-        if record is _UNTOUCHED:
-            header = self._headers.get(key)
+        header = self._headers.get(key)
+        if header is None:
+            header = self._view.header(key)
             if header is None:
-                header = self._headers[key] = self._view.header(key) or _ABSENT
-            return header
-        return _ABSENT if record is None else record[1:]
+                header = _ABSENT
+                self._new.add(key)
+            self._headers[key] = header
+        return header
 
     def read(self, key: bytes) -> Record | None:
         """Gives a key's record, None where it is absent."""
@@ -117,35 +126,29 @@ class Step:
         for key, record in self._overlay.items():
             if record is not None:
                 puts.append((key, record))
-            elif self._headers[key] is not _ABSENT:
+            elif key not in self._new:
                 deletes.append(key)
         return puts, deletes
 
     def _holds(self, compare: Compare) -> bool:
-        key, target, operand = compare
-        if target is Target.VALUE:
-            record = self.read(key)
-            return record is not None and record.value == operand
-        create, mod, version = self.header(key)
-        if target is Target.MOD_REVISION:
-            return mod == operand
-        if target is Target.CREATE_REVISION:
-            return create == operand
-        if target is Target.EXISTS:
-            return (create != 0) == operand
-        return version == operand
+        """Tells whether a key's existence or value is what it is to be."""
+        if compare.target is Target.EXISTS:
+            return (self.header(compare.key) is not _ABSENT) == compare.operand
+        record = self.read(compare.key)
+        return record is not None and record.value == compare.operand
 
     def _apply(self, ops: Sequence[Op], held: tuple[Compare, ...], *, use_reserve: bool) -> bool:
         """Writes under the next revision; False: there is no space, nothing was written."""
-        effective: list[tuple[Op, tuple[int, int, int]]] = []
+        overlay, headers = self._overlay, self._headers
+        effective: list[tuple[Op, int, int]] = []
         grows = False
         for op in ops:
-            header = self.header(op.key)
+            create, _, version = headers.get(op[0]) or self.header(op[0])
             if isinstance(op, Put):
                 grows = True
-            elif header is _ABSENT:
+            elif not create:
                 continue
-            effective.append((op, header))
+            effective.append((op, create, version))
         if not effective:
             return True
         if self.space is not Space.AMPLE and (
@@ -153,24 +156,26 @@ class Step:
         ):
             return False
         self.needs_space = self.needs_space or (grows and not use_reserve)
-        before = [self.read(op.key) for op, _ in effective] if self._with_history else None
+        before = [self.read(op.key) for op, *_ in effective] if self._with_history else None
         self.revision = revision = self.revision + 1
         written: list[Written] = []
-        overlay = self._overlay
-        for op, (create, _, version) in effective:
-            key = op.key
+        for op, create, version in effective:
+            key = op[0]
             if isinstance(op, Put):
+                value = op[1]
                 created = create or revision
-                overlay[key] = Record(op.value, created, revision, version + 1)
-                written.append((key, op.value, created, version + 1))
+                overlay[key] = _make(Record, (value, created, revision, version + 1))
+                headers[key] = (created, revision, version + 1)
+                written.append((key, value, created, version + 1))
             else:
                 overlay[key] = None
+                headers[key] = _ABSENT
                 written.append((key, None, 0, 0))
         self.entries.append((revision, self.mesh_ns, tuple(written)))
         if before is not None:
             changes = tuple(
                 Change(op.key, record, overlay[op.key])
-                for (op, _), record in zip(effective, before, strict=True)
+                for (op, *_), record in zip(effective, before, strict=True)
             )
             self.commits.append(Commit(revision, self.mesh_ns, held, changes))
         return True

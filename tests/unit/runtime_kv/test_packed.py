@@ -34,8 +34,8 @@ TXNS = st.builds(
 def test_what_is_packed_is_unpacked_again(txns: list[Txn], common: Compare | None) -> None:
     if common is not None:
         txns = [txn._replace(compares=(*txn.compares, common)) for txn in txns]
-    packed = pack(txns)
-    assert packed is not None
+    packed = pb.PackedTxns()
+    assert pack(txns, packed)
     unpacked = unpack(pb.PackedTxns.FromString(packed.SerializeToString()))
 
     assert unpacked == tuple(txns)
@@ -45,17 +45,20 @@ def test_what_is_packed_is_unpacked_again(txns: list[Txn], common: Compare | Non
 
 def test_what_transactions_have_in_common_is_written_once() -> None:
     held = fence("owner", 7)
-    packed = pack(
-        [Txn((absent(b"%d" % number), held), (Put(b"%d" % number, b""),)) for number in range(9)]
+    packed = pb.PackedTxns()
+    assert pack(
+        [Txn((absent(b"%d" % number), held), (Put(b"%d" % number, b""),)) for number in range(9)],
+        packed,
     )
-    assert packed is not None
     assert len(packed.shapes) == 1
     assert packed.fence.create_revision == 7
     assert len(packed.keys) == 18
 
 
 def test_a_compare_of_a_value_is_not_packed() -> None:
-    assert pack([Txn((Compare(b"a", Target.VALUE, b""),), (Delete(b"a"),))]) is None
+    request = pb.CommitStreamRequest()
+    assert not pack([Txn((Compare(b"a", Target.VALUE, b""),), (Delete(b"a"),))], request.packed)
+    assert not request.HasField("packed")
 
 
 @pytest.mark.parametrize(

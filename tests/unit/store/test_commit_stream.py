@@ -42,8 +42,11 @@ async def test_packed_transactions_are_answered_by_revisions_or_where_one_failed
     async def requests() -> AsyncIterator[pb.CommitStreamRequest]:
         for sequence, token in ((1, lease.token), (2, lease.token - 1)):
             held = fence("owner", token)
-            packed = pack([Txn((absent(b"a"), held), (first,)), Txn((held,), (last,))])
-            yield pb.CommitStreamRequest(sequence=sequence, packed=packed)
+            request = pb.CommitStreamRequest(sequence=sequence)
+            assert pack(
+                [Txn((absent(b"a"), held), (first,)), Txn((held,), (last,))], request.packed
+            )
+            yield request
 
     answers = [answer async for answer in CommitStream(rig.engine, requests()).answers()]
 

@@ -16,7 +16,7 @@ from unit.store import test_engine_storm as engine_storm
 from unit.store import test_mesh_clock as mesh_clock
 
 from sexton.errors import SextonError
-from sexton_runtime.kv.types import Compare, Target
+from sexton_runtime.kv.types import Target, Txn
 from sexton_store.leases import AwakeClock, LeaseTable
 from sexton_store.machine import Step
 from sexton_store.mesh_clock import MeshClock
@@ -102,12 +102,13 @@ def a_lease_granted_although_held(patch: Patch) -> None:
 
 
 def no_fence_compare(patch: Patch) -> None:
-    holds = Step._holds
+    evaluate = Step.evaluate
 
-    def without_fence(self: Any, compare: Compare) -> bool:
-        return compare.target is Target.CREATE_REVISION or holds(self, compare)
+    def without_fence(self: Any, txn: Txn) -> Any:
+        compares = [it for it in txn.compares if it.target is not Target.CREATE_REVISION]
+        return evaluate(self, txn._replace(compares=tuple(compares)))
 
-    patch.setattr(Step, "_holds", without_fence)
+    patch.setattr(Step, "evaluate", without_fence)
 
 
 def a_refused_transaction_takes_a_revision(patch: Patch) -> None:
@@ -123,7 +124,13 @@ def a_refused_transaction_takes_a_revision(patch: Patch) -> None:
 
 
 def a_transaction_does_not_see_its_predecessors(patch: Patch) -> None:
-    patch.setattr(Step, "header", lambda self, key: self._view.header(key) or (0, 0, 0))
+    evaluate = Step.evaluate
+
+    def forgetful(self: Any, txn: Txn) -> Any:
+        self._headers.clear()
+        return evaluate(self, txn)
+
+    patch.setattr(Step, "evaluate", forgetful)
 
 
 def a_revision_is_split_for_watchers(patch: Patch) -> None:

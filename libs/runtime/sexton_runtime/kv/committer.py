@@ -403,11 +403,8 @@ class Committer:
             timeout_ms=min(max(int((message.expires - now) * 1000), 1), 60_000),
         )
         txns = [txn for caller in callers for txn in caller.txns]
-        packed = pack(txns) if self._reads_packed else None
-        if packed is None:
+        if not (self._reads_packed and pack(txns, request.packed)):
             add_txns(request, txns)
-        else:
-            request.packed.MergeFrom(packed)
         return request
 
 

@@ -44,8 +44,8 @@ class _Shape(NamedTuple):
     numbers: int
 
 
-def pack(txns: Sequence[Txn]) -> pb.PackedTxns | None:
-    """Packs transactions that have passed `check_txns`; None where they can't be."""
+def pack(txns: Sequence[Txn], into: pb.PackedTxns) -> bool:
+    """Packs transactions that have passed `check_txns`; False, with nothing written: impossible."""
     fence = _common_fence(txns)
     shapes: dict[bytes, int] = {}
     order: list[int] = []
@@ -58,13 +58,13 @@ def pack(txns: Sequence[Txn]) -> pb.PackedTxns | None:
         flags = (_RESERVE if use_reserve else 0) | (_BOUNDED if bounded else 0)
         shape = [flags, len(own), len(then)]
         if len(own) > _MOST or len(then) > _MOST:
-            return None
+            return False
         for key, target, operand in own:
             keys.append(key)
             if target is Target.EXISTS:
                 shape.append(target if operand else _NOT_EXISTS)
             elif isinstance(operand, bytes):
-                return None
+                return False
             else:
                 shape.append(target)
                 numbers.append(operand)
@@ -78,12 +78,14 @@ def pack(txns: Sequence[Txn]) -> pb.PackedTxns | None:
         if bounded:
             numbers += (not_before_ns, not_after_ns)
         order.append(shapes.setdefault(bytes(shape), len(shapes)))
-    packed = pb.PackedTxns(
-        shapes=shapes.keys(), order=order, keys=keys, values=values, numbers=numbers
-    )
+    into.shapes.extend(shapes)
+    into.order.extend(order)
+    into.keys.extend(keys)
+    into.values.extend(values)
+    into.numbers.extend(numbers)
     if fence is not None:
-        packed.fence.CopyFrom(make_compare(pb.Compare, fence))
-    return packed
+        into.fence.CopyFrom(make_compare(pb.Compare, fence))
+    return True
 
 
 def unpack(packed: pb.PackedTxns) -> tuple[Txn, ...]:

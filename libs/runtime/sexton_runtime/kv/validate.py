@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from itertools import chain, repeat
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from sexton.errors import InvalidArgument, TooLarge
 from sexton_runtime.kv.types import (
@@ -36,6 +38,9 @@ MAX_LEASE_VALUE_BYTES = 4_096
 _LEASE_NAME = re.compile(r"[a-z0-9][a-z0-9/_.-]*\Z")
 _LEASE_PREFIX = re.compile(r"([a-z0-9][a-z0-9/_.-]*)?\Z")
 _NUMERIC = (Target.CREATE_REVISION, Target.MOD_REVISION, Target.VERSION)
+_SOUND = {*((target, int) for target in _NUMERIC), (Target.EXISTS, bool)}
+_OPS = {Put, Delete}
+_first, _second, _third = itemgetter(0), itemgetter(1), itemgetter(2)
 
 
 class Cost(NamedTuple):
@@ -47,6 +52,46 @@ class Cost(NamedTuple):
 
 def check_txns(txns: Sequence[Txn], limits: Limits) -> Cost:
     """Checks the transactions of one Commit and weighs them."""
+    return _weigh_sound(txns, limits) or _check_each(txns, limits)
+
+
+def _weigh_sound(txns: Sequence[Txn], limits: Limits) -> Cost | None:
+    """Weighs transactions that are sound beyond doubt; None: they have to be looked at one by one.
+
+    Column by column, at a third of the cost: almost all transactions are found sound here.
+    """
+    if not 0 < len(txns) <= limits.max_txns_per_commit:
+        return None
+    all_compares, thens, orelses, not_before, not_after, _ = zip(*txns, strict=True)
+    compares, ops = [*chain.from_iterable(all_compares)], [*chain.from_iterable(thens)]
+    written = [*map(_first, ops)]
+    values = [op[1] for op in ops if len(op) == 2]
+    lengths = [*map(len, map(_first, compares)), *map(len, written)]
+    size_bytes = sum(lengths) + sum(map(len, values))
+    operands: list[Any] = [*map(_third, compares)]
+    numbers = (*operands, *not_before, *not_after)
+    sound = (
+        lengths
+        and min(lengths) > 0
+        and max(lengths) <= limits.max_key_bytes
+        and max(map(len, values), default=0) <= limits.max_value_bytes
+        and size_bytes <= min(limits.max_txn_bytes, limits.max_commit_bytes)
+        and max(map(len, all_compares)) + max(map(len, thens)) <= limits.max_ops_per_txn
+        and not any(orelses)
+        and {*map(type, ops)} <= _OPS
+        and len(set(written)) == len(written)
+        and not any(map(bytes.startswith, written, repeat(LEASE_PREFIX)))
+        and {*zip(map(_second, compares), map(type, operands), strict=True)} <= _SOUND
+        and min(numbers) >= 0
+        and max(numbers) <= MAX_REVISION
+    )
+    if not sound:
+        return None
+    return Cost(len(compares) + len(ops), size_bytes)
+
+
+def _check_each(txns: Sequence[Txn], limits: Limits) -> Cost:
+    """Checks and weighs transactions one by one, and names what is wrong with the first that is."""
     if not txns:
         raise InvalidArgument("txns", (), "at least one transaction")
     if len(txns) > limits.max_txns_per_commit:
