@@ -48,7 +48,7 @@ class _Window:
 
     def append(self, entry: Entry) -> None:
         self.latest, _, written = entry
-        size = sum(map(_size, written))
+        size = sum([len(key) + len(value or b"") for key, value, _, _ in written])
         self._entries.append(entry)
         self._sizes.append(size)
         self._events += len(written)
@@ -75,7 +75,7 @@ class _Window:
             if not concerned:
                 continue
             events_left -= len(concerned)
-            bytes_left -= sum(map(_size, concerned))
+            bytes_left -= sum([len(key) + len(value or b"") for key, value, _, _ in concerned])
             if found and (events_left < 0 or bytes_left < 0):
                 return found, revision
             events = tuple(_event(revision, change, keys_only=keys_only) for change in concerned)
@@ -114,17 +114,13 @@ class WatchHub:
 
     def publish(self, entries: Sequence[Entry]) -> None:
         """Takes in revisions that have become durable, in order, and wakes who watches them."""
-        wide = self._by_folder.get(b"", ())
         for entry in entries:
             self._window.append(entry)
-            if not self._watchers:
-                continue
-            for watcher in wide:
-                watcher.note(entry)
-            folders = {folder_of(change[0]): None for change in entry[2]}
-            for folder in folders:
-                for watcher in self._by_folder.get(folder, ()) if folder else ():
-                    watcher.note(entry)
+        keys = [change[0] for entry in entries for change in entry[2]]
+        folders = dict.fromkeys([b"", *[key[: key.find(b"/") + 1] for key in keys]])
+        for folder in folders:
+            for watcher in self._by_folder.get(folder, ()):
+                watcher.note(entries)
 
     def open(self, prefix: bytes, start_revision: int, *, keys_only: bool) -> Watcher:
         """Opens a watch; what is wrong with it is raised by its first `__anext__`."""
@@ -233,13 +229,16 @@ class Watcher:
         self._hub.forget(self)
         self._wake()
 
-    def note(self, entry: Entry) -> None:
-        """Looks whether a revision concerns this watch, and wakes its reader if so."""
-        if self._next is None:
-            prefix = self.prefix
-            if any(change[0].startswith(prefix) for change in entry[2]):
-                self._next = entry[0]
+    def note(self, entries: Sequence[Entry]) -> None:
+        """Looks whether revisions concern this watch, and wakes its reader if so."""
+        if self._next is not None:
+            return
+        prefix = self.prefix
+        for revision, _, written in entries:
+            if any(change[0].startswith(prefix) for change in written):
+                self._next = revision
                 self._wake()
+                return
 
     def remind(self) -> None:
         """Lets the next batch come although nothing happened."""
@@ -262,10 +261,6 @@ def folder_of(key: bytes) -> bytes:
     Watchers are grouped by it: a change below `runs/` looks at no watcher of `jobs/`.
     """
     return key[: key.find(b"/") + 1]
-
-
-def _size(change: Written) -> int:
-    return len(change[0]) + len(change[1] or b"")
 
 
 def _event(revision: int, change: Written, *, keys_only: bool) -> Event:
