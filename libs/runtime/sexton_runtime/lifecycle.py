@@ -9,7 +9,6 @@ flight are finished, and last of all the storage is closed.
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,11 +18,6 @@ from typing import Protocol
 import structlog
 
 _log = structlog.get_logger(__name__)
-
-_GC_THRESHOLDS = (20_000, 20, 50)
-"""Of Python's collector of reference cycles. Batches of messages make thousands of objects that
-live for milliseconds and are in no cycle; with the default thresholds (700, 10, 10) to look at them
-took a fifth of the store's time. What does form cycles, errors with their tracebacks, is small."""
 
 
 class Part(Protocol):
@@ -93,16 +87,14 @@ class Lifecycle:
     ) -> ExitCode:
         """Starts, waits until there is a reason to stop, stops, and gives the exit code.
 
-        With `signals` the process is this lifecycle's own: SIGTERM and SIGINT are such reasons, a
-        second one ends the process at once, and the garbage collector is set for a service.
+        With `signals` the process is this lifecycle's own: SIGTERM and SIGINT are such reasons, and a
+        second one ends the process at once.
         """
         if signals:
             self._listen_to_signals()
         if not await self._start_unless_stopped():
             _log.info("The service stops before it works.", action="stop", reason=self._reason)
             return self._exit_code
-        if signals:
-            _spare_the_collector()
         _log.info("The service has started.", action="start", service=self._name)
         watching = [asyncio.create_task(self._wait_for(*entry)) for entry in self._conditions]
         try:
@@ -163,10 +155,3 @@ class Lifecycle:
         if self._stop_requested.is_set():
             os._exit(128 + number)
         self.request_stop(number.name)
-
-
-def _spare_the_collector() -> None:
-    """Lets the collector look less often, and never again at what the start has made."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLDS)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 from sexton.errors import SextonError
+from sexton_runtime.collector import collect_at_leisure
 from sexton_runtime.config import ConfigError, Sources, add_flags, parse_flags
 from sexton_runtime.lifecycle import ExitCode
 from sexton_runtime.log_export import export_logs
@@ -54,7 +55,7 @@ def run_program(
     try:
         sources = parse_flags(parser, arguments)
         configure_logging(sources.load(LogConfig, "log"), service=service)
-        return asyncio.run(run(sources))
+        return asyncio.run(_serve(run(sources)))
     except ConfigError as error:
         complain(program, error)
         return ExitCode.USAGE
@@ -66,6 +67,14 @@ def run_program(
         return ExitCode.FAILED
     except KeyboardInterrupt:  # before it had started; from then on it is a reason to stop
         return 128 + signal.SIGINT
+
+
+async def _serve(running: Coroutine[Any, Any, int]) -> int:
+    collecting = asyncio.create_task(collect_at_leisure())
+    try:
+        return await running
+    finally:
+        collecting.cancel()
 
 
 def telemetry_of(sources: Sources, service: str, randomness: Randomness) -> Telemetry:

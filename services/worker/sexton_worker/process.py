@@ -16,6 +16,7 @@ import structlog
 from sexton.errors import SextonError
 from sexton.task import registry
 from sexton_runtime.clock import SystemClock
+from sexton_runtime.collector import collect_less_often
 from sexton_runtime.config import ConfigError, Sources, add_flags, parse_flags
 from sexton_runtime.lifecycle import ExitCode
 from sexton_runtime.log_export import export_logs
@@ -54,6 +55,7 @@ def run(arguments: Sequence[str] | None, *, program: str) -> int:
         mark = mark_process()
         _allow_descriptors()
         _import_app(config)
+        collect_less_often()
         route_output()
         # The interpreter's own end would wait for threads that tasks have left.
         _leave(asyncio.run(_run(config, sources, mark)))
