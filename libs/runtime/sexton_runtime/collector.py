@@ -1,9 +1,10 @@
 """When Python's collector of reference cycles works: where it disturbs nobody.
 
 Batches of messages make hundreds of thousands of objects that live for milliseconds and are in no
-cycle. By its own rules the collector looks at them in the middle of the work, whenever there are so many
-more than at the last look: a tenth to a fifth of a service's time, in pauses of 20 to 250 ms. What does
-form cycles, errors with their tracebacks, is small and can wait until there is little to look at.
+cycle. By its own rules the collector looks at them in the middle of the work, whenever there are
+so many more than at the last look: a tenth to a fifth of a service's time, in pauses of 20 to
+250 ms. What does form cycles, errors with their tracebacks, is small and can wait until there is
+little to look at.
 """
 
 from __future__ import annotations

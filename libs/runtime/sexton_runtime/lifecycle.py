@@ -87,8 +87,8 @@ class Lifecycle:
     ) -> ExitCode:
         """Starts, waits until there is a reason to stop, stops, and gives the exit code.
 
-        With `signals` the process is this lifecycle's own: SIGTERM and SIGINT are such reasons, and a
-        second one ends the process at once.
+        With `signals` the process is this lifecycle's own: SIGTERM and SIGINT are such reasons,
+        and a second one ends the process at once.
         """
         if signals:
             self._listen_to_signals()
