@@ -35,7 +35,9 @@ from sexton_runtime.randomness import Randomness
 ROUND_S: Final = 5.0
 """A round over `active/` begins this long after the one before, or when that has ended."""
 PAGE_PAUSE_S: Final = 0.25
-"""Between two pages of a round: a long line costs little, and is told of more slowly."""
+"""Between two pages of a round, at least: a long line costs little, and is told of more slowly."""
+PAGE_PAUSES: Final = 20
+"""And at least so many times what the page took: on a busy machine a round takes longer."""
 MAX_REFILLS: Final = 4
 """Pages of lanes that are asked for at once."""
 BATCH: Final = 300
@@ -151,6 +153,7 @@ class Reading:
                 pass  # it is read again in the next round
             start, end = prefix, prefix_end(prefix)
             while start:
+                page_ns = self._now().boot
                 try:
                     start = await self._sweep_page(start, end)
                 except LASTING:
@@ -158,7 +161,8 @@ class Reading:
                 except SextonError:
                     pass  # the page is read again
                 done()
-                await asyncio.sleep(PAGE_PAUSE_S)
+                took_s = (self._now().boot - page_ns) / 1e9
+                await asyncio.sleep(max(PAGE_PAUSE_S, min(PAGE_PAUSES * took_s, ROUND_S)))
             spent_s = (self._now().boot - started_ns) / 1e9
             try:
                 async with asyncio.timeout(max(ROUND_S - spent_s, 0)):

@@ -68,15 +68,17 @@ def _weigh_sound(txns: Sequence[Txn], limits: Limits) -> Cost | None:
     values = [op[1] for op in ops if len(op) == 2]
     lengths = [*map(len, map(_first, compares)), *map(len, written)]
     size_bytes = sum(lengths) + sum(map(len, values))
+    most_ops = max(map(len, all_compares)) + max(map(len, thens))
+    longest_key, longest_value = max(lengths, default=0), max(map(len, values), default=0)
     operands: list[Any] = [*map(_third, compares)]
     numbers = (*operands, *not_before, *not_after)
     sound = (
-        lengths
-        and min(lengths) > 0
-        and max(lengths) <= limits.max_key_bytes
-        and max(map(len, values), default=0) <= limits.max_value_bytes
-        and size_bytes <= min(limits.max_txn_bytes, limits.max_commit_bytes)
-        and max(map(len, all_compares)) + max(map(len, thens)) <= limits.max_ops_per_txn
+        min(lengths, default=0) > 0
+        and longest_key <= limits.max_key_bytes
+        and longest_value <= limits.max_value_bytes
+        and most_ops <= limits.max_ops_per_txn
+        and most_ops * (longest_key + longest_value) <= limits.max_txn_bytes
+        and size_bytes <= limits.max_commit_bytes
         and not any(orelses)
         and {*map(type, ops)} <= _OPS
         and len(set(written)) == len(written)

@@ -102,6 +102,7 @@ class Firing:
         self._asking = Asking(mesh=mesh, planner=self._planner, filling=filling, counters=counters)
         self._slots = asyncio.Semaphore(_BATCHES_AT_ONCE)
         self._stopping = False
+        self._trace_ids: list[str] = []  # each of a trace and a span, not used yet
 
     @property
     def planner(self) -> Planner:
@@ -434,9 +435,12 @@ class Firing:
         self._counters.stale_timers += result.outcome is Outcome.COMMITTED
 
     def _traceparent(self, run_id: RunId) -> str:
-        random = self._mesh.randomness.token_hex(24)
+        if not self._trace_ids:  # to ask for a few at a time costs what one does
+            drawn = self._mesh.randomness.token_hex(24 * _TURN)
+            self._trace_ids = [drawn[at : at + 48] for at in range(0, len(drawn), 48)]
+        ids = self._trace_ids.pop()
         sampled = is_sampled(run_id, self._mesh.trace_sample)
-        return f"00-{random[:32]}-{random[32:]}-0{sampled:d}"
+        return f"00-{ids[:32]}-{ids[32:]}-0{sampled:d}"
 
 
 def _unsend(steps: Sequence[tuple[Known, Step]]) -> None:
