@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sexton_runtime.kv.held_lease import HeldLease
-from sexton_runtime.kv.types import LEASE_PREFIX, Outcome, Put, Renewal, Txn
+from sexton_runtime.kv.types import LEASE_PREFIX, Outcome, Put, Renewal, Txn, TxnResult
 from sexton_sim import workload
 from sexton_sim.disks import SimDiskHandle
 from sexton_sim.faults import FaultPlan
@@ -73,10 +73,13 @@ def _fence_is_not_sent(patch: pytest.MonkeyPatch) -> None:
 
 
 def _fence_is_not_compared(patch: pytest.MonkeyPatch) -> None:
-    holds = Step._holds
-    patch.setattr(
-        Step, "_holds", lambda self, it: it.key.startswith(LEASE_PREFIX) or holds(self, it)
-    )
+    evaluate = Step.evaluate
+
+    def without_fence(self: Step, txn: Txn) -> TxnResult:
+        compares = [it for it in txn.compares if not it.key.startswith(LEASE_PREFIX)]
+        return evaluate(self, txn._replace(compares=tuple(compares)))
+
+    patch.setattr(Step, "evaluate", without_fence)
 
 
 def _acknowledged_before_the_commit(patch: pytest.MonkeyPatch) -> None:
