@@ -75,11 +75,11 @@ def test_a_run_is_started_by_keyboard_and_followed_to_its_waterfall(
     expect(page.get_by_text("sexton jobs trigger default/followed")).to_be_visible()
     page.keyboard.press("Enter")
     expect(page.locator("h1")).to_contain_text("running")
-    expect(page.get_by_role("log")).to_contain_text("begun")
+    expect(page.get_by_role("log", name="Output")).to_contain_text("begun")
     expect(page.locator(".rail li").last).to_contain_text("running")
     gate.touch()
     expect(page.locator("h1")).to_contain_text("succeeded")
-    expect(page.get_by_role("log")).to_contain_text("done")
+    expect(page.get_by_role("log", name="Output")).to_contain_text("done")
     names = [
         re.sub(r"\s+", " ", text).strip() for text in page.locator(".rail b").all_inner_texts()
     ]
@@ -102,7 +102,7 @@ def test_a_worker_that_dies_shows_as_a_second_attempt_in_the_same_trace(
     gate = tmp_path / "gate"
     shop.create("survivor", f"echo here; until [ -e {gate} ]; do sleep 0.1; done")
     page = opens(shop.trigger("survivor"))
-    expect(page.get_by_role("log")).to_contain_text("here")
+    expect(page.get_by_role("log", name="Output")).to_contain_text("here")
     attempt = page.locator("#b-attempt-1")
     expect(attempt).to_contain_text("worker-")
     trace = page.locator("dt:text-is('trace') + dd").inner_text()
@@ -117,7 +117,11 @@ def test_a_worker_that_dies_shows_as_a_second_attempt_in_the_same_trace(
     expect(attempt.locator(".state")).to_have_attribute("title", "lost")
     expect(page.get_by_role("row").filter(has_text="process survivor")).to_be_visible()
     assert page.locator("dt:text-is('trace') + dd").inner_text() == trace
-    expect(page.locator(".log small")).to_have_text(["#1", "#2"])
+    output = page.get_by_role("log", name="Output")
+    expect(output.locator("small")).to_have_text(["#1", "#2"])
+    said = page.get_by_role("log", name="What services said")
+    expect(said).to_contain_text("session has ended")
+    expect(said).to_contain_text(f"worker={worker[0]}")
 
 
 def test_a_job_is_paused_and_resumed_with_the_keyboard(shop: Shop, opens: Opens) -> None:
@@ -192,8 +196,8 @@ def test_what_a_task_writes_is_text_whatever_it_writes(shop: Shop, opens: Opens)
     path = shop.trigger("evil")
     assert shop.ended(path) == "failed"
     page = opens(path)
-    expect(page.get_by_role("log")).to_contain_text(EVIL)
-    expect(page.get_by_role("log")).to_contain_text("red")
+    expect(page.get_by_role("log", name="Output")).to_contain_text(EVIL)
+    expect(page.get_by_role("log", name="Output")).to_contain_text("red")
     assert "\x1b" not in page.content()
     for other in ("/", "/jobs", "/jobs/default/evil", "/dead-letters", "/runs?state=bad"):
         page.goto(f"{shop.url}{other}")
@@ -234,11 +238,33 @@ def test_a_trace_of_ten_thousand_spans_is_shown_and_scrolled(shop: Shop, opens: 
     with ThreadPoolExecutor(1) as thread:  # the browser's driver has a loop in this one
         thread.submit(asyncio.run, send()).result()
     page = opens(path)
-    expect(page.locator(".k-span")).to_have_count(9_901)
+    rows, further = page.locator(".k-span"), page.locator("[data-further]")
+    expect(further).to_contain_text("further rows")
+    assert rows.count() < 2_500
+    while further.count():  # as somebody does who scrolls down
+        page.mouse.wheel(0, 100_000)
+        page.wait_for_timeout(20)
+    expect(rows).to_have_count(9_901)
     last = page.get_by_text("step 9899", exact=True)
     for _ in range(3):  # rows are measured when they come into view
         last.scroll_into_view_if_needed()
     expect(last).to_be_in_viewport()
+
+
+def test_a_takeover_is_seen_in_the_strip_and_leads_to_its_trace(shop: Shop, opens: Opens) -> None:
+    page = opens("/mesh")
+    reigns = page.get_by_role("group", name=re.compile("^coordinator: ")).locator("a")
+    expect(reigns).to_have_count(1)
+    where = page.locator(".terms .present").filter(has_text="coordinator").inner_text()
+    led = next(p for p in shop.mesh.processes().values() if p.address and p.address in where)
+    shop.mesh.send(led, signal.SIGKILL)
+    expect(reigns).to_have_count(2)
+    logs = page.get_by_role("log", name="What services said")
+    expect(logs).to_contain_text("Leads a shard.")
+    reigns.last.click()
+    expect(page.locator("h1")).to_have_text("takeover coordinator/000")
+    for step in ("wait for the lease", "read what stands in the store"):
+        expect(page.get_by_role("row").filter(has_text=step)).to_be_visible()
 
 
 def test_a_reader_sees_everything_and_no_button(shop: Shop, opens: Opens) -> None:
