@@ -14,7 +14,7 @@ from sexton_runtime.randomness import SeededRandomness
 from sexton_runtime.rpc.grpc_transport import GrpcTransport
 from sexton_runtime.rpc.policy_channel import PolicyChannel
 from sexton_runtime.rpc.server import RpcServer, Service
-from sexton_runtime.secrets import Role
+from sexton_runtime.secrets import AnySecret, Role
 from sexton_runtime.telemetry import Telemetry
 from sexton_runtime.transport import Transport
 from sexton_sim.network import Network
@@ -52,7 +52,7 @@ class House:
         self._stack.push_async_callback(server.stop)
         return server
 
-    def channel(self, server: RpcServer, secret: str = MESH) -> PolicyChannel:
+    def channel(self, server: RpcServer, secret: AnySecret = MESH) -> PolicyChannel:
         channel = PolicyChannel(self.transport.channel(server.address), secret=secret)
         self._stack.push_async_callback(channel.close)
         return channel

@@ -15,6 +15,7 @@ from sexton.internal.v1 import store_pb2 as pb
 from sexton.internal.v1 import store_pb2_grpc
 from sexton_runtime.rpc.policy_channel import PolicyChannel, cancelling
 from sexton_runtime.rpc.wire import MAX_MESSAGE_BYTES
+from sexton_runtime.secrets import Role, SecretsConfig, load_secret
 
 
 class Scripted(store_pb2_grpc.StoreServiceServicer):
@@ -192,6 +193,23 @@ async def test_a_caller_without_the_secret_reaches_no_servicer(house, server, se
             pass
 
     assert servicer.metadata == {}
+
+
+async def test_a_secret_that_is_replaced_at_once_costs_one_call(house, servicer, tmp_path) -> None:
+    file = tmp_path / "mesh"
+    file.write_text("m" * 32)
+    secrets = SecretsConfig(dir=tmp_path)
+    server = await house.serve(servicer, secrets={Role.MESH: load_secret(secrets, Role.MESH)})
+    stub = store_pb2_grpc.StoreServiceStub(house.channel(server, load_secret(secrets, Role.MESH)))
+    other = store_pb2_grpc.StoreServiceStub(house.channel(server, "n" * 32))
+    await stub.Get(pb.GetRequest())
+
+    file.write_text("n" * 32)
+    await other.Get(pb.GetRequest())  # and now the server knows
+    with pytest.raises(errors.Unavailable, match="the secret was replaced"):
+        await stub.Get(pb.GetRequest())
+    await stub.Get(pb.GetRequest())
+    assert servicer.metadata["authorization"] == "Bearer " + "n" * 32
 
 
 async def test_a_guard_refuses_by_method_and_metadata(house, servicer) -> None:

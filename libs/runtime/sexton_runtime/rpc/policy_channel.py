@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
 import grpc
@@ -22,6 +23,8 @@ from sexton_runtime.rpc.wire import AUTHORIZATION, DEFAULT_TIMEOUT_S, INCARNATIO
 from sexton_runtime.secrets import AnySecret, Secret
 
 Answer = TypeVar("Answer")
+Judge = Callable[[errors.SextonError], errors.SextonError]
+"""Gives the error that a call is to fail with."""
 _Pairs = tuple[tuple[str, str | bytes], ...]
 
 
@@ -130,6 +133,7 @@ class PolicyChannel(aio.Channel):
             wait_for_ready: bool | None = None,
             **options: Any,
         ) -> Any:
+            shown = self._secret.shown
             try:
                 return wrapper(
                     call(
@@ -138,19 +142,28 @@ class PolicyChannel(aio.Channel):
                         metadata=self.metadata(metadata),
                         wait_for_ready=wait_for_ready,
                         **options,
-                    )
+                    ),
+                    partial(self._judged, shown),
                 )
             except aio.UsageError as error:
                 raise errors.Unavailable(f"the call was not made: {error}") from error
 
         return invoke
 
+    def _judged(self, shown: str, error: errors.SextonError) -> errors.SextonError:
+        """Tells a secret that is not known from one that was replaced while a call showed it."""
+        refused = isinstance(error, errors.Unauthenticated)
+        if refused and next(iter(self._secret.look()), "") != shown:
+            return errors.Unavailable("the secret was replaced; the call did not happen")
+        return error
+
 
 class _Call(Generic[Answer]):
     """A call in flight whose failures are ours; everything else is the wrapped call's own."""
 
-    def __init__(self, call: Any) -> None:
+    def __init__(self, call: Any, judge: Judge) -> None:
         self._call = call
+        self._judge = judge
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._call, name)
@@ -163,7 +176,7 @@ class _Call(Generic[Answer]):
     async def _failure(self, error: BaseException) -> BaseException:
         """Gives what to raise instead of an error of the wrapped call."""
         if isinstance(error, aio.AioRpcError):
-            return from_rpc_error(error)
+            return self._judge(from_rpc_error(error))
         if isinstance(error, asyncio.InvalidStateError):  # written to after it had ended
             return await self._end()
         task = asyncio.current_task()
@@ -176,14 +189,13 @@ class _Call(Generic[Answer]):
         code = await self._call.code()
         if code is grpc.StatusCode.OK:
             return errors.Unavailable("the other side has ended the stream")
-        return from_rpc_error(
-            aio.AioRpcError(
-                code,
-                await self._call.initial_metadata(),
-                await self._call.trailing_metadata(),
-                await self._call.details(),
-            )
+        error = aio.AioRpcError(
+            code,
+            await self._call.initial_metadata(),
+            await self._call.trailing_metadata(),
+            await self._call.details(),
         )
+        return self._judge(from_rpc_error(error))
 
 
 class _Awaited(_Call[Answer]):
