@@ -1,4 +1,4 @@
-"""What the mesh did with jobs and runs, held against the promise: S5 to S17, S21, L1 to L8.
+"""What the mesh did with jobs and runs: S5 to S17, S21, S24 to S26, L1 to L8.
 
 The store's log is the truth: it says what every coordinator and queue has committed, in one order.
 It is walked once, and nothing of it is kept but what still stands; each rule looks at every commit.

@@ -1,4 +1,4 @@
-"""The rules by name, a sentence each: what PROOF holds the mesh to."""
+"""The rules by name, a sentence each: what the mesh is held to."""
 
 from __future__ import annotations
 

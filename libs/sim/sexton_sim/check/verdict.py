@@ -21,7 +21,7 @@ class Violation:
     """One broken promise."""
 
     rule: str
-    """As PROOF names it: S1 to S25, L1 to L9."""
+    """One of `TITLES`: S1 to S26, L1 to L9."""
     message: str
     events: tuple[str, ...] = ()
     """The few lines of the history that prove it."""
@@ -102,7 +102,7 @@ class Verdict:
         return sorted({violation.rule for violation in self.violations})
 
     def by_rule(self) -> list[RuleResult]:
-        """Gives what became of each rule, in PROOF's order; further ones last."""
+        """Gives what became of each rule, in the order of `TITLES`; further ones last."""
         broken = set(self.rules())
         open_ = {rule for why in self.inconclusive for rule in _rules_of(why)}
         others = sorted(broken - set(TITLES))
