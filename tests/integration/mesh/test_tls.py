@@ -22,6 +22,8 @@ from sexton_cli.main import run
 
 pytestmark = pytest.mark.slow
 
+ROLES = ("mesh", "worker", "client")
+
 
 class TlsMesh:
     """Store, queue, coordinator and worker, ended with the stack."""
@@ -30,6 +32,7 @@ class TlsMesh:
         self.authority = Authority(folder / "certificates")
         self.folder = folder
         self._stack = stack
+        self._processes: list[subprocess.Popen[str]] = []
         self.store = self.start("store", "--data", str(folder / "store"))
         self.queue = self.start("queue", "--store", self.store)
         self.api = self.start("coordinator", "--store", self.store)
@@ -58,6 +61,7 @@ class TlsMesh:
             stdout=PIPE,
             text=True,
         )
+        self._processes.append(process)
         self._stack.callback(process.wait)
         self._stack.callback(process.terminate)
         assert process.stdout is not None
@@ -65,6 +69,10 @@ class TlsMesh:
         line = process.stdout.readline()
         assert " ready " in line, role
         return line.split()[-1]
+
+    def all_live(self) -> bool:
+        """Tells whether no process has ended."""
+        return all(process.poll() is None for process in self._processes)
 
 
 @pytest.fixture(scope="module")
@@ -152,3 +160,25 @@ def test_jobs_run_and_both_clients_and_the_command_line_find_their_way(
     )
     with sexton.Client(tls=given) as client:
         assert client.jobs.get("hello").version == 1
+
+
+def test_every_secret_is_changed_at_once_and_nothing_is_restarted(
+    mesh: TlsMesh, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sexton._watched_files.LOOK_EVERY_S", 0.0)
+    secrets = mesh.folder / "secrets"
+    old = (secrets / "client").read_text().strip()
+    with sexton.Client() as client:
+        client.jobs.create("changed", sexton.JobSpec(task=sexton.ShellTask("echo hello")))
+        changes = [f"--{what}={role}" for what in ("renew", "retire") for role in ROLES]
+        assert run(["secrets", str(secrets), *changes]) == 0
+        assert capsys.readouterr().out.count("the old ones retired") == 3
+        mesh.start("worker", "--queue", mesh.queue, "--allow", "shell", listens=False)
+        for _ in range(2):
+            started = client.jobs.trigger("changed").run
+            assert started is not None
+            assert client.runs.wait(started, timeout_s=30).state is sexton.RunState.SUCCEEDED
+    assert run(["clock", "status", "--store", mesh.store]) == 0
+    with sexton.Client(secret=old) as client, pytest.raises(sexton.Unauthenticated):
+        client.jobs.get("changed")
+    assert mesh.all_live()
