@@ -4,7 +4,9 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 
 class Format(StrEnum):
@@ -13,6 +15,10 @@ class Format(StrEnum):
     TABLE = "table"
     JSON = "json"
     YAML = "yaml"
+
+
+Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
+"""`-o` of a command whose result is one thing."""
 
 
 class ListFormat(StrEnum):

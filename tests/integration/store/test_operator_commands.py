@@ -48,7 +48,7 @@ def test_a_store_is_backed_up_checked_and_restored(
         assert (clock["state"], clock["dispute"]) == ("STEADY", 0)
 
         assert run(["clock", "accept", "1", "--store", address]) == REFUSED
-        assert "dispute" in capfd.readouterr().err
+        assert "there is no dispute 1, and no other" in capfd.readouterr().err
 
         assert run(["backup", str(file), "--store", address]) == 0
         assert f"{file}: {file.stat().st_size} bytes, revision 0" in capfd.readouterr().out

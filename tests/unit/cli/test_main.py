@@ -7,6 +7,7 @@ import sys
 import threading
 
 import pytest
+from typer.main import get_command
 
 from sexton.v1 import run_pb2
 from sexton_cli import main as entry
@@ -160,6 +161,25 @@ def test_help_is_on_stdout_and_no_command_is_a_usage_error(capsys):
     code, message = fails(capsys, ["bench"])
     assert code == 2
     assert message.startswith("Usage: sexton bench")
+
+
+def commands(group, path=()):
+    """Yields every command with its path."""
+    for name, command in getattr(group, "commands", {}).items():
+        yield (*path, name), command
+        yield from commands(command, (*path, name))
+
+
+def test_the_same_thing_is_given_in_the_same_way_everywhere():
+    found = dict(commands(get_command(entry.build_app())))
+    assert len(found) > 50
+    for path, command in found.items():
+        flags = {flag for parameter in command.params for flag in parameter.opts}
+        for short, long in (
+            *(("-o", "--output"), ("-n", "--namespace"), ("-w", "--watch")),
+            *(("-A", "--all-namespaces"), ("-f", "--follow" if "logs" in path else "--file")),
+        ):
+            assert (short in flags) == (long in flags), path
 
 
 def test_what_could_steer_a_terminal_is_made_visible():

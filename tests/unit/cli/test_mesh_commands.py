@@ -256,6 +256,12 @@ def test_runs_are_listed_by_job_and_state(sexton, mesh):
     ]
 
 
+def test_a_time_without_an_offset_is_one_of_utc_where_no_job_is_meant(sexton, mesh):
+    run = f"default/{RUN}\n"
+    for after, listed in (("2026-11-29T02:00", run), ("2026-11-29 03:00:00", "")):
+        assert sexton("runs", "list", "--after", after, "-o", "name")[1] == listed
+
+
 def test_a_limit_ends_a_list(sexton, mesh):
     for _ in range(3):
         sexton("jobs", "trigger", "nightly")
@@ -388,6 +394,23 @@ WRONG = [
     (("jobs", "load", "--next", "40d"), "--next: '40d' can't be used; expected more than 0 and"),
     (("jobs", "load", "--interval", "1500ms"), "--interval: '0:00:01.500000' can't be used"),
     (("apply",), "FILE is missing"),
+    (
+        ("jobs", "ledger", "nightly", "--from", "2026-11-30", "--to", "2026-11-29"),
+        "--to: '2026-11-29' can't be used; expected a time at or after --from, 2026-11-30",
+    ),
+    (
+        ("jobs", "preview", "nightly", "--from", "2026-11-30", "--to", "2026-11-30"),
+        "--to: '2026-11-30' can't be used; expected a time after --from, 2026-11-30",
+    ),
+    (
+        ("jobs", "backfill", "nightly", "--from", "2026-11-30", "--to", "2026-11-29"),
+        "expected a time at or after --from",
+    ),
+    (
+        ("dead", "list", "--after", "2026-11-30", "--before", "2026-11-29"),
+        "--before: '2026-11-29' can't be used; expected a time after --after, 2026-11-30",
+    ),
+    (("dead", "purge", "nightly"), "expected JOB/RUN or NAMESPACE/JOB/RUN; all of a job: --job n"),
 ]
 
 

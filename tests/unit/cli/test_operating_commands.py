@@ -214,7 +214,8 @@ def test_a_running_task_s_progress_is_shown(sexton, data, api):
 
 def test_a_run_that_waits_tells_what_stands_in_its_way(sexton, api):
     api.jobs["namespaces/default/jobs/nightly"].notices.append("no worker serves queue default")
-    sexton("jobs", "trigger", "nightly", "--request-id", "one")
+    triggered = sexton("jobs", "trigger", "nightly", "--request-id", "one")[1]
+    assert triggered.endswith("\nwarning: no worker serves queue default\n")
     code, out, err = sexton("runs", "show", "nightly/m20261129T120000Z-one")
     assert (code, err) == (0, "")
     assert out.endswith("warning: no worker serves queue default\n")

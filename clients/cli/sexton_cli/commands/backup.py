@@ -12,7 +12,7 @@ import typer
 from sexton_cli import logs
 from sexton_cli.commands._store_call import StoreAddress, call_store
 from sexton_cli.errors import NotFound, Refused
-from sexton_cli.output import Format, print_data, print_line
+from sexton_cli.output import Format, Output, print_data, print_line
 
 if TYPE_CHECKING:
     from sexton.internal.v1.store_pb2_grpc import StoreServiceAsyncStub
@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Where the backup is put.")],
     store: StoreAddress = None,
-    output: Annotated[Format, typer.Option("-o", help="How the result is shown.")] = Format.TABLE,
+    output: Output = Format.TABLE,
 ) -> None:
     """Copy a running store, consistent and verified, into a file that does not exist yet."""
     if file.exists():
@@ -60,7 +60,7 @@ def restore(
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace what is in the folder.")
     ] = False,
-    output: Annotated[Format, typer.Option("-o", help="How the result is shown.")] = Format.TABLE,
+    output: Output = Format.TABLE,
 ) -> None:
     """Make a folder the store that a backup is a copy of.
 

@@ -8,7 +8,7 @@ import typer
 
 from sexton_cli.commands._store_call import StoreAddress, call_store
 from sexton_cli.errors import Refused
-from sexton_cli.output import Format, print_data, print_line
+from sexton_cli.output import Format, Output, print_data, print_line
 
 if TYPE_CHECKING:
     from sexton.internal.v1 import store_pb2
@@ -19,8 +19,6 @@ _MEANINGS = {
     "DISPUTED": "the wall clock is elsewhere; mesh time goes on steadily until it is accepted",
     "FOLLOWING": "an accepted wall clock lies behind; mesh time goes at half speed until then",
 }
-
-_Output = Annotated[Format, typer.Option("-o", help="How the clock is shown.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -35,7 +33,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(clock, name="clock")
 
 
-def status(store: StoreAddress = None, output: _Output = Format.TABLE) -> None:
+def status(store: StoreAddress = None, output: Output = Format.TABLE) -> None:
     """Show mesh time, the store's wall clock, and how they stand."""
     _show(call_store(store, _read), output)
 
@@ -45,7 +43,7 @@ def accept(
         int, typer.Argument(min=1, help="Number of the dispute, as `status` shows it.")
     ],
     store: StoreAddress = None,
-    output: _Output = Format.TABLE,
+    output: Output = Format.TABLE,
 ) -> None:
     """Let mesh time follow the wall clock: look at it with `status` first.
 
@@ -56,6 +54,8 @@ def accept(
     async def settle(stub: StoreServiceAsyncStub) -> store_pb2.GetClockResponse:
         from sexton.internal.v1 import store_pb2  # noqa: PLC0415 - heavy
 
+        if not (await _read(stub)).dispute:
+            raise Refused(f"there is no dispute {dispute}, and no other: see `sexton clock status`")
         return (await stub.AcceptClock(store_pb2.AcceptClockRequest(dispute=dispute))).clock
 
     _show(call_store(store, settle), output)

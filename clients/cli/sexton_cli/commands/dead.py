@@ -139,6 +139,12 @@ def _chosen(
     everything: bool,
 ) -> Which:
     which = _which(tuple(runs or ()), job, fingerprint, after, before)
+    for run in which.get("runs", ()):
+        if isinstance(run, str) and "/" not in run:
+            raise UsageError(
+                f"RUN: {run!r} can't be used; expected JOB/RUN or NAMESPACE/JOB/RUN; "
+                f"all of a job: --job {run}"
+            )
     if not which and not everything:
         raise UsageError("name runs, --job, --fingerprint, --after or --before; or say --all")
     return which
@@ -151,18 +157,18 @@ def _which(
     after: str | None,
     before: str | None,
 ) -> Which:
-    from sexton_cli.offline.values import read_instant  # noqa: PLC0415 - heavy
-    from sexton_core.instants import to_datetime  # noqa: PLC0415
+    from sexton_cli.online import times  # noqa: PLC0415 - heavy
 
     which: Which = {}
+    begin, end = times.read_range(after, before, options=("--after", "--before"))
     if runs:
         which["runs"] = runs
     if job is not None:
         which["job"] = job
     if fingerprint:
         which["fingerprint"] = fingerprint
-    if after is not None:
-        which["after"] = to_datetime(read_instant(after, "--after"))
-    if before is not None:
-        which["before"] = to_datetime(read_instant(before, "--before"))
+    if begin is not None:
+        which["after"] = begin
+    if end is not None:
+        which["before"] = end
     return which

@@ -10,7 +10,7 @@ import typer
 
 from sexton_cli import logs
 from sexton_cli.errors import NotFound, Refused
-from sexton_cli.output import Format, print_data, print_line
+from sexton_cli.output import Format, Output, print_data, print_line
 
 
 def register(app: typer.Typer) -> None:
@@ -20,9 +20,7 @@ def register(app: typer.Typer) -> None:
 
 def doctor(
     data: Annotated[Path, typer.Option("--data", metavar="DIR", help="The store's data folder.")],
-    output: Annotated[
-        Format, typer.Option("-o", help="How the findings are shown.")
-    ] = Format.TABLE,
+    output: Output = Format.TABLE,
 ) -> None:
     """Check everything about a stopped store that can be checked on its disk.
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from sexton_cli.errors import NotFound, Refused, UsageError
-from sexton_cli.output import Format, print_data, print_line
+from sexton_cli.output import Format, Output, print_data, print_line
 
 
 def register(app: typer.Typer) -> None:
@@ -47,7 +47,7 @@ def export(
             metavar="DIR", envvar="SEXTON_DATA", help="Data folder of that mesh, as of sexton up."
         ),
     ] = None,
-    output: Annotated[Format, typer.Option("-o", help="How the result is shown.")] = Format.TABLE,
+    output: Output = Format.TABLE,
 ) -> None:
     """Gather the history of a mesh into one file that does not exist yet.
 

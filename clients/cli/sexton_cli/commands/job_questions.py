@@ -79,11 +79,9 @@ def preview(  # noqa: PLR0917 - each is an option
     with calling(job, api, namespace, {"after_time": "--from"}) as client:
         spec = None if path is None else _definition(path, job)
         zone = times.zone_of(spec if spec is not None else client.jobs.get(job).spec)
+        after, until = times.read_range(begin, end, zone)
         found = client.jobs.preview(
-            job if spec is None else spec,
-            after=None if begin is None else times.read(begin, zone, "--from"),
-            until=None if end is None else times.read(end, zone, "--to"),
-            count=count,
+            job if spec is None else spec, after=after, until=until, count=count
         )
         questions.show_preview(found, zone, output)
 
@@ -102,12 +100,8 @@ def ledger(  # noqa: PLR0917 - each is an option
 
     with calling(job, api, namespace) as client:
         zone = times.zone_of_job(client, job)
-        found = client.jobs.decisions(
-            job,
-            start=None if begin is None else times.read(begin, zone, "--from"),
-            end=None if end is None else times.read(end, zone, "--to"),
-            descending=begin is None,
-        )
+        first, last = times.read_range(begin, end, zone, one_instant=True)
+        found = client.jobs.decisions(job, start=first, end=last, descending=begin is None)
         entries = list(islice(found, limit))
         if begin is None:
             entries.sort(key=lambda entry: entry.nominal_time)
@@ -229,7 +223,9 @@ def backfill(  # noqa: PLR0917 - each is an option
 
     with calling(job, api, namespace) as client:
         zone = times.zone_of(client.jobs.get(job).spec)
-        first, last = times.read(begin, zone, "--from"), times.read(end, zone, "--to")
+        first, last = times.read_range(begin, end, zone, one_instant=True)
+        assert first is not None
+        assert last is not None
         chosen = None if overlap is None else words.Overlap(overlap.value)
         if dry_run:
             plan = client.jobs.plan_backfill(

@@ -121,12 +121,14 @@ def trigger(  # noqa: PLR0917 - each is an option
 ) -> None:
     """Start a run now, through the same gate as every start."""
     from sexton import jobs as words  # noqa: PLC0415 - heavy
-    from sexton_cli.online import jobs  # noqa: PLC0415
+    from sexton_cli.online import jobs, runs  # noqa: PLC0415
 
     chosen = None if overlap is None else words.Overlap(overlap.value)
     with calling(job, api, namespace) as client:
         done = client.jobs.trigger(job, overlap=chosen, request_id=request_id)
         jobs.show_triggered(done, job, output)
+        if output is ListFormat.TABLE and done.run is not None:
+            runs.show_obstacles(client, done.run)
 
 
 def delete(job: JobName, api: Api = None, namespace: Namespace = None) -> None:

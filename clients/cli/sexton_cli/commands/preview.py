@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from sexton_cli.commands._job_file import FileOption, the_one
-from sexton_cli.output import Format
+from sexton_cli.output import Format, Output
 
 _MISSING = "FILE|EXPR is missing: name a job file, or give an expression such as '0 3 * * *'"
 
@@ -36,7 +36,7 @@ def preview(  # noqa: PLR0917 - each is an option
     run_time: Annotated[
         str | None, typer.Option(metavar="DURATION", help="How long a run takes, for warnings.")
     ] = None,
-    output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
+    output: Output = Format.TABLE,
 ) -> None:
     """Show the next times of a schedule, what is special about them, and what may surprise.
 

@@ -87,11 +87,10 @@ def list_(  # noqa: PLR0917 - each is an option
 ) -> None:
     """List runs: live ones first, then ended ones, the newest first."""
     from sexton.runs import RunState  # noqa: PLC0415 - heavy
-    from sexton_cli.offline.values import read_instant  # noqa: PLC0415
-    from sexton_cli.online import runs, session, watching  # noqa: PLC0415
-    from sexton_core.instants import to_datetime  # noqa: PLC0415
+    from sexton_cli.online import runs, session, times, watching  # noqa: PLC0415
 
     wanted = job_of(argument, job)
+    begin, end = times.read_range(after, before, options=("--after", "--before"))
     with session.connected(target_of(api, namespace)) as client:
 
         def work() -> None:
@@ -99,8 +98,8 @@ def list_(  # noqa: PLR0917 - each is an option
                 wanted,
                 all_namespaces=everywhere,
                 states=[RunState(each.value) for each in state or ()],
-                after=None if after is None else to_datetime(read_instant(after, "--after")),
-                before=None if before is None else to_datetime(read_instant(before, "--before")),
+                after=begin,
+                before=end,
                 full=output in {ListFormat.JSON, ListFormat.YAML},
             )
             runs.show_list(found, output, limit)
@@ -166,12 +165,14 @@ def retry(  # noqa: PLR0917 - each is an option
 ) -> None:
     """Run an ended run again: a new run, with the job's definition of now, through the gate."""
     from sexton import jobs as words  # noqa: PLC0415 - heavy
-    from sexton_cli.online import jobs, session  # noqa: PLC0415
+    from sexton_cli.online import jobs, runs, session  # noqa: PLC0415
 
     chosen = None if overlap is None else words.Overlap(overlap.value)
     with session.connected(target_of(api, namespace)) as client:
         done = client.runs.retry(run, overlap=chosen, request_id=request_id)
         jobs.show_triggered(done, run, output)
+        if output is ListFormat.TABLE and done.run is not None:
+            runs.show_obstacles(client, done.run)
 
 
 def wait(

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from sexton_cli.commands._job_file import FileArgument, FileOption, the_one
-from sexton_cli.output import Format
+from sexton_cli.output import Format, Output
 
 
 def register(app: typer.Typer) -> None:
@@ -31,7 +31,7 @@ def simulate(  # noqa: PLR0917 - each is an option
     limit: Annotated[
         int, typer.Option(min=0, help="Rows shown of runs and of what did not run, each.")
     ] = 50,
-    output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
+    output: Output = Format.TABLE,
 ) -> None:
     """Show which times of a job file run, and which are skipped, missed or dropped, and why.
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sexton_cli.commands._mesh_options import Api, Namespace, RunName, target_of
-from sexton_cli.output import Format
+from sexton_cli.output import Format, Output
 
 ConsoleUrl = Annotated[
     str | None,
@@ -30,7 +30,7 @@ def trace(
     api: Api = None,
     namespace: Namespace = None,
     console: ConsoleUrl = None,
-    output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
+    output: Output = Format.TABLE,
 ) -> None:
     """Draw where a run's time went: its way, its attempts, and the spans of its task."""
     from sexton_cli.online import tracing  # noqa: PLC0415 - heavy

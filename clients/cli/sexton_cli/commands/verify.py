@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sexton_cli.errors import NotFound, UsageError
-from sexton_cli.output import Format, print_data, print_line, print_table
+from sexton_cli.output import Format, Output, print_data, print_line, print_table
 
 if TYPE_CHECKING:
     from sexton_sim.check.verdict import Verdict
@@ -32,7 +32,7 @@ def verify(
             "`sexton history export` made of them.",
         ),
     ],
-    output: Annotated[Format, typer.Option("-o", help="How the verdict is shown.")] = Format.TABLE,
+    output: Output = Format.TABLE,
     json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
 ) -> None:
     """Hold the history of a mesh against what it promises.

@@ -1,6 +1,7 @@
 """Values of the command line: read once, refused with what would be right."""
 
 import os
+import re
 import sys
 import time
 from typing import Final
@@ -11,20 +12,27 @@ from sexton_core.errors import FieldError
 from sexton_core.instants import SECOND, Duration, Instant, parse_duration, parse_instant
 
 _NAMES_SHOWN: Final = 20
+_WITHOUT_OFFSET: Final = re.compile(
+    r"(?P<date>\d{4}-\d\d-\d\d)([T ](?P<time>\d\d:\d\d)(?P<seconds>:\d\d)?)?", re.ASCII
+)
 
 
 def read_instant(text: str, option: str) -> Instant:
-    """Reads RFC 3339, or a date, which stands for its midnight in UTC.
+    """Reads RFC 3339; a time or date without an offset is one of UTC, a date its midnight.
 
     Raises:
         UsageError: it is neither.
 
     """
+    given = text
     try:
-        return parse_instant(f"{text}T00:00:00Z" if len(text) == len("2026-12-24") else text)
+        found = _WITHOUT_OFFSET.fullmatch(text)
+        if found is not None:
+            text = f"{found['date']}T{found['time'] or '00:00'}{found['seconds'] or ':00'}Z"
+        return parse_instant(text)
     except FieldError as error:
         expected = f"{error.expected}, or a date"
-        raise UsageError(f"{option}: {text!r} can't be used; expected {expected}") from None
+        raise UsageError(f"{option}: {given!r} can't be used; expected {expected}") from None
 
 
 def read_duration(text: str, option: str) -> Duration:

@@ -135,7 +135,9 @@ def show_members(mesh: Mesh, output: ListFormat) -> None:
                 member.token or times.NEVER,
                 f"{_milliseconds(member.skew):+d} ms",
                 member.software_version,
-                ", ".join(f"{name} {value}" for name, value in sorted(member.details.items())),
+                ", ".join(
+                    f"{name} {value}" for name, value in sorted(member.details.items()) if value
+                ),
             )
             for member in mesh.members
         ],

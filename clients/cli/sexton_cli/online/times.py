@@ -107,6 +107,28 @@ def read(text: str, zone: str, option: str) -> datetime:
     return to_datetime(shown[0] * SECOND)
 
 
+def read_range(
+    begin: str | None,
+    end: str | None,
+    zone: str = "UTC",
+    *,
+    options: tuple[str, str] = ("--from", "--to"),
+    one_instant: bool = False,
+) -> tuple[datetime | None, datetime | None]:
+    """Reads the ends of a range, as `read` does; `one_instant`: they may be the same.
+
+    Raises:
+        UsageError: one is no time, or the end does not come after the beginning.
+    """
+    first, last = options
+    start = None if begin is None else read(begin, zone, first)
+    stop = None if end is None else read(end, zone, last)
+    if start is None or stop is None or start < stop or (one_instant and start == stop):
+        return start, stop
+    where = "at or after" if one_instant else "after"
+    raise UsageError(f"{last}: {end!r} can't be used; expected a time {where} {first}, {begin}")
+
+
 def span(duration: timedelta | None) -> str:
     """Returns a duration as job files have it, in milliseconds at most; `-` for none."""
     if duration is None:

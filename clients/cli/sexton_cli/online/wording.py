@@ -65,7 +65,7 @@ def as_typed(error: SextonError, own: Mapping[str, str] | None = None) -> str:
 
 def short_names(text: str) -> str:
     """Writes `NAMESPACE/JOB/RUN` for the names that travel, as the command line takes them."""
-    return _NAME.sub(_short, text)
+    return _NAME.sub(_short, text).replace("namespaces/{namespace}", "NAMESPACE")
 
 
 def _short(found: re.Match[str]) -> str:
