@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
+from urllib.error import HTTPError
 
 from sexton_cli.bench.bulk import fill, job_id
 from sexton_cli.bench.figures import Figures
@@ -32,6 +33,7 @@ async def measure(jobs: int, runs: int, folder: Path | None) -> Figures:
     async with running(folder, shape) as mesh:
         await _listening(mesh)
         started_s = perf_counter() - began
+        followed_ms = await _followed(mesh)
         views = await _views(mesh, jobs)
         rows: list[Figures] = []
         for name, path in views.items():
@@ -55,6 +57,7 @@ async def measure(jobs: int, runs: int, folder: Path | None) -> Figures:
             "runs": runs,
             "store_mib": mesh.file_bytes() // 2**20,
             "written_and_started_s": round(started_s, 1),
+            "first_numbers_ms": round(followed_ms),
             "slowest_first_ms": max(row["first_ms"] for row in rows),
             "memory_mib": mesh.memory_mib(),
             "rows": rows,
@@ -72,6 +75,25 @@ async def _listening(mesh: Mesh) -> None:
             else:
                 writer.close()
                 return
+
+
+async def _followed(mesh: Mesh) -> float:
+    """Waits until the console has counted the newest runs; gives how long it took from then on."""
+    began = perf_counter()
+    url = f"http://127.0.0.1:{mesh.config.console_port}/health"
+
+    def is_well() -> bool:
+        try:
+            with urllib.request.urlopen(url, timeout=_PATIENCE_S):
+                return True
+        except HTTPError:
+            return False
+
+    async with asyncio.timeout(_PATIENCE_S):
+        while True:
+            if await asyncio.to_thread(is_well):
+                return (perf_counter() - began) * 1_000
+            await asyncio.sleep(0.02)
 
 
 async def _views(mesh: Mesh, jobs: int) -> Mapping[str, str]:
