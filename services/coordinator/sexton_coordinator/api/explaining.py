@@ -20,7 +20,7 @@ from sexton_core.instants import SECOND, Instant
 from sexton_core.policy import Evidence, Explanation, Job, RecordedRun, explain
 from sexton_core.policy.state import DecisionRange, JobState
 from sexton_core.runs.table import LIVE, WITH_WORKER
-from sexton_core.words import Origin
+from sexton_core.words import Decision, Origin
 from sexton_records import keys
 from sexton_records.runs import STATE_OF, run_message
 from sexton_records.state import decode_decision
@@ -74,6 +74,8 @@ class Explainer:
                 explanation = explain(job, state, at, now, evidence, deleted_at=deleted_at)
                 response = _response(explanation, run)
                 await self._add_line(response, run)
+                if explanation.forecast and explanation.decision is Decision.FIRED:
+                    await self._add_pause(response, job.current.run.queue)
                 return response
 
     async def _add_line(self, response: api.ExplainJobResponse, run: FoundRun | None) -> None:
@@ -83,6 +85,13 @@ class Explainer:
         template = run.record.template
         for notice in await self._notices.of_run(template.queue, template.task):
             response.gates.add(name="queue", passed=False, detail=notice)
+
+    async def _add_pause(self, response: api.ExplainJobResponse, queue: str) -> None:
+        """Adds to a forecast that the run will wait, for its queue is paused."""
+        paused = await self._notices.of_pause(queue)
+        if paused:
+            detail = f"{paused}; the run waits until it is resumed"
+            response.gates.add(name="queue", passed=False, detail=detail)
 
     async def _with_live_only(self, loaded: LoadedJob) -> JobState:
         """Returns the state without the runs in it that have ended, which a forecast would name."""

@@ -45,6 +45,11 @@ class Notices:
         """Returns what stands in the way of a run in line."""
         return list(self._of(queue, task, await self._queues()))
 
+    async def of_pause(self, queue: str) -> str:
+        """Says that a queue is paused; empty: it is not, or its owner can't tell."""
+        known = (await self._queues()).get(keys.shard_of(queue, self._mesh.queue_shards), {})
+        return _paused(known.get(queue, queue_pb2.QueueInfo(queue=queue)))
+
     def _of(self, name: str, task: pb.Task, known: dict[int, _Queues]) -> Iterable[str]:
         kind = task.WhichOneof("kind")
         queues = known.get(keys.shard_of(name, self._mesh.queue_shards))
@@ -52,8 +57,7 @@ class Notices:
             return
         queue = queues.get(name, queue_pb2.QueueInfo())
         if queue.paused:
-            reason = f": {queue.pause_reason}" if queue.pause_reason else ""
-            yield f"queue {name} is paused{reason}"
+            yield _paused(queue)
         if not queue.slots:
             yield f"no worker serves queue {name}"
         elif not queue.offers_left_out:
@@ -89,3 +93,8 @@ class Notices:
         except SextonError:
             return None
         return {info.queue: info for info in answer.queues}
+
+
+def _paused(queue: queue_pb2.QueueInfo) -> str:
+    reason = f": {queue.pause_reason}" if queue.pause_reason else ""
+    return f"queue {queue.queue} is paused{reason}" if queue.paused else ""

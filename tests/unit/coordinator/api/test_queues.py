@@ -136,6 +136,13 @@ def test_queues_are_paused_and_workers_drained_through_their_owner() -> None:
         assert answer.queue.pause_reason == "no paper"
         await world.until(world.mesh_now() + 2 * S)
         assert (await world.get()).notices[0] == "queue default is paused: no paper"
+        ahead = timestamp((world.mesh_now() // (60 * S) + 2) * 60 * S)
+        why = await world.jobs_api.ExplainJob(api.ExplainJobRequest(name=JOB, time=ahead))
+        assert (why.decision, why.forecast) == ("fired", True)
+        assert why.gates[-1].name == "queue"
+        assert why.gates[-1].detail == (
+            "queue default is paused: no paper; the run waits until it is resumed"
+        )
         await world.mesh_api.DrainWorker(api.DrainWorkerRequest(session="s1"))
         with pytest.raises(NotFound):
             await world.mesh_api.DrainWorker(api.DrainWorkerRequest(session="s2"))
