@@ -181,7 +181,7 @@ def asked(request: Any) -> dict[str, Any]:
 def answered(answer: Any) -> dict[str, Any]:
     """Gives what of an answer a history keeps: names, ids, states."""
     fields = answer.DESCRIPTOR.fields_by_name
-    if "decision" in fields and "run" in fields:
+    if {"run", "decision", "reason"} <= {*fields}:
         return {"run": answer.run.name, "decision": answer.decision, "reason": answer.reason}
     if "requeued" in fields:
         return {"requeued": [[one.run, one.new_run, one.reason] for one in answer.requeued]}
@@ -192,9 +192,10 @@ def answered(answer: Any) -> dict[str, Any]:
         return {"queue": answer.queue.name, "paused": answer.queue.paused}
     if "runs" in fields:
         return {"runs": [[run.name, run.job_uid, run.state] for run in answer.runs]}
-    if "jobs" in fields and "change" in fields["jobs"].message_type.fields_by_name:
+    listed = fields["jobs"].message_type if "jobs" in fields else None
+    if listed is not None and "change" in listed.fields_by_name:
         return {"jobs": [[one.job.name, one.job.uid, one.change] for one in answer.jobs]}
-    if "jobs" in fields:
+    if listed is not None:
         return {"jobs": [[job.name, job.uid, job.version] for job in answer.jobs]}
     if "job" in fields:
         job = answer.job

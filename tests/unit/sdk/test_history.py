@@ -6,10 +6,12 @@ import stat
 import threading
 
 import pytest
+from google.protobuf.message_factory import GetMessageClass
 
 import sexton
 from sexton import JobSpec, ShellTask, errors
-from sexton.history import boot_id, boot_ns, noted
+from sexton.history import answered, asked, boot_id, boot_ns, noted
+from sexton.v1 import backfill_pb2, dead_letter_pb2, scheduler_pb2
 
 SPEC = JobSpec(task=ShellTask("true"))
 
@@ -39,6 +41,14 @@ def test_each_call_is_invoked_and_answered(address, path):
     assert invoked["at_ns"] <= answered["at_ns"] <= boot_ns()
     assert invoked["boot_id"] == boot_id()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("module", [scheduler_pb2, backfill_pb2, dead_letter_pb2])
+def test_every_call_of_the_api_can_be_written(module):
+    for service in module.DESCRIPTOR.services_by_name.values():
+        for method in service.methods:
+            assert "body" in asked(GetMessageClass(method.input_type)())
+            assert isinstance(answered(GetMessageClass(method.output_type)()), dict)
 
 
 def test_what_is_refused_has_failed(address, path):
