@@ -7,14 +7,14 @@ service is unavailable, 1 anything unexpected. Errors go to stderr, results to s
 import gc
 import os
 import sys
-from typing import Final
+from typing import Annotated, Final
 
 import typer
 from typer.exceptions import Abort, Exit, TyperException
 
 from sexton_cli import commands
 from sexton_cli.errors import CliError
-from sexton_cli.output import visible
+from sexton_cli.output import print_line, visible
 
 _INTERRUPTED = 130
 """128 + SIGINT, as shells have it."""
@@ -70,7 +70,20 @@ def run(arguments: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _root() -> None:
+def _show_version(asked: bool) -> None:  # noqa: FBT001 - the parser calls it
+    if asked:
+        from sexton_runtime.version import software_version  # noqa: PLC0415 - heavy
+
+        print_line(f"sexton {software_version()}")
+        raise typer.Exit
+
+
+def _root(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
     """A distributed job scheduler: runs other programs at the right time."""
 
 

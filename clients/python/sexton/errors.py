@@ -293,7 +293,8 @@ def shown(value: object) -> str:
     text = repr(value)
     if len(text) <= _SHOWN_CHARACTERS:
         return text
-    return f"{text[:_SHOWN_CHARACTERS]}... ({len(text)} characters)"
+    size = len(value if isinstance(value, str) else text)  # without the quotes
+    return f"{text[:_SHOWN_CHARACTERS]}... ({size} characters)"
 
 
 def _first_paragraph(error: type[SextonError]) -> str:

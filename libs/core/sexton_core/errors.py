@@ -79,4 +79,5 @@ def _shown(value: object) -> str:
     text = "nothing" if value is None else repr(value)
     if len(text) <= _SHOWN_CHARACTERS:
         return text
-    return f"{text[:_SHOWN_CHARACTERS]}... ({len(text)} characters)"
+    size = len(value if isinstance(value, str) else text)  # without the quotes
+    return f"{text[:_SHOWN_CHARACTERS]}... ({size} characters)"

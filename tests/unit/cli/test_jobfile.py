@@ -275,7 +275,7 @@ FIELDS = [
     ("jobs:\n- {name: a/b, task: {shell: x}}\n", "jobs[0].name: 'a/b' can't be used"),
     ("jobs:\n- {name: 'n\u0303', task: {shell: x}}\n", "jobs[0].name: "),
     ("jobs:\n- {name: '\U0001f514', task: {shell: x}}\n", "jobs[0].name: "),
-    (f"jobs:\n- {{name: {'a' * 256}, task: {{shell: x}}}}\n", "(258 characters) can't be used"),
+    (f"jobs:\n- {{name: {'a' * 256}, task: {{shell: x}}}}\n", "(256 characters) can't be used"),
     ("jobs:\n- {name: a, task: {}}\n", "expected exactly one of python, shell, http; this has no"),
     ("jobs:\n- {name: a, task: {shell: x, args: {}}}\n", "expected `args` only beside `python`"),
     (

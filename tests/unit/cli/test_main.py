@@ -1,6 +1,7 @@
 """The command line: exit codes, errors without tracebacks, nothing but results on stdout."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -161,6 +162,11 @@ def test_help_is_on_stdout_and_no_command_is_a_usage_error(capsys):
     code, message = fails(capsys, ["bench"])
     assert code == 2
     assert message.startswith("Usage: sexton bench")
+
+
+def test_the_version_is_told(capsys):
+    assert entry.run(["--version"]) == 0
+    assert re.fullmatch(r"sexton (\d+\.\d+\.\d+|unknown)\n", capsys.readouterr().out)
 
 
 def commands(group, path=()):

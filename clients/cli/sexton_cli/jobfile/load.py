@@ -432,5 +432,6 @@ def _shown(value: object) -> str:
     plain = value is None or isinstance(value, bool)
     text = words[value] if plain else repr(value)
     if len(text) > _SHOWN_CHARACTERS:
-        return f"{text[:_SHOWN_CHARACTERS]}... ({len(text)} characters)"
+        size = len(value if isinstance(value, str) else text)  # without the quotes
+        return f"{text[:_SHOWN_CHARACTERS]}... ({size} characters)"
     return text
