@@ -1,13 +1,15 @@
-"""Makes the pictures of docs/images: `.venv/bin/python -m browser.pictures` in the folder `tests`.
+"""Makes the pictures of docs/images, or those that are named: `python -m browser.pictures [NAME ...]`
+with the Python of `.venv`, in the folder `tests`.
 
-Runs a shop for two minutes, kills a worker in the middle of a run, and takes each view in both
-themes.
+Runs a shop for two minutes, kills a worker in the middle of a run, then the leader, and takes each
+view in both themes.
 """
 
 from __future__ import annotations
 
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -43,7 +45,9 @@ def take(shop: Shop) -> None:
     sexton(shop, "apply", "-f", str(HERE / "shop.yaml"))
     time.sleep(RUNS_FOR_S)
     lost = lose_a_worker(shop)
+    lose_the_leader(shop)
     addresses = VIEWS | {"run": lost, "why": skipped(shop)}
+    addresses = {name: addresses[name] for name in sys.argv[1:] or addresses}
     found = shutil.which("chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=list(FLAGS))
@@ -75,6 +79,23 @@ def lose_a_worker(shop: Shop) -> str:
         client.runs.wait(name, timeout_s=90)
     time.sleep(2)
     return f"/runs/{name}"
+
+
+def lose_the_leader(shop: Shop) -> None:
+    """Kills the leader, and waits until another one leads."""
+    with shop.mesh.client() as client:
+
+        def leader() -> str:
+            members = client.mesh.members().members
+            return next(
+                (m.address for m in members if m.role.value == "coordinator" and m.leading), ""
+            )
+
+        before = leader()
+        led = next(p for p in shop.mesh.processes().values() if p.address == before)
+        shop.mesh.send(led, signal.SIGKILL)
+        wait_for(lambda: leader() not in ("", before), "another coordinator leads")
+    time.sleep(10)
 
 
 def skipped(shop: Shop) -> str:

@@ -15,9 +15,10 @@ from sexton_console.otlp.metrics import Key
 from sexton_console.web import charts, query
 from sexton_console.web.desk import desk_of
 from sexton_console.web.pages.now import members_of
-from sexton_console.web.render import render
+from sexton_console.web.render import byte_count, render
 from sexton_console.web.shared import shared
 from sexton_console.web.urls import with_query
+from sexton_console.words import span
 from sexton_runtime import semconv
 
 LINES: Final = 60
@@ -105,14 +106,33 @@ def _row(member: api.Member) -> MemberRow:
     return MemberRow(
         role=api.Member.Role.Name(member.role).removeprefix("ROLE_").lower(),
         id=member.id,
-        address=member.address,
+        address=member.address or member.details.get("worker", ""),
         shard=member.shard,
         leading=member.leading,
         token=member.token,
         skew_ms=member.skew_ms,
         version=member.software_version,
-        details=", ".join(f"{name} {value}" for name, value in sorted(member.details.items())),
+        details=_details(member),
     )
+
+
+def _details(member: api.Member) -> str:
+    """Says in few words what a member tells of itself."""
+    told = dict(member.details)
+    if member.role == api.Member.ROLE_WORKER:
+        told.pop("worker", "")
+        said = [f"{told.pop('running', '?')} of {told.pop('slots', '?')} slots"]
+        silent_ms = told.pop("silent_ms", "")
+        if silent_ms.isdecimal():
+            said.append(f"heard {span(int(silent_ms) / 1_000)} ago")
+        if told.get("state") == "connected":
+            del told["state"]
+    else:
+        said = []
+        used = told.pop("used_bytes", "")
+        if used.isdecimal():
+            said.append(byte_count(int(used)))
+    return ", ".join([*said, *(f"{name} {value}" for name, value in sorted(told.items()) if value)])
 
 
 def _numbers(found: Iterable[tuple[Key, int, float]]) -> list[Number]:
