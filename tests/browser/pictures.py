@@ -1,4 +1,4 @@
-"""Makes the pictures of docs/images, or those that are named: `python -m browser.pictures [NAME ...]`
+"""Makes the pictures of docs/images, or those that are named: `python -m browser.pictures NAME`,
 with the Python of `.venv`, in the folder `tests`.
 
 Runs a shop for two minutes, kills a worker in the middle of a run, then the leader, and takes each
