@@ -11,9 +11,10 @@ from sexton_sim.check.records import MeshCommit
 from sexton_sim.check.verdict import Verdict
 from sexton_sim.history import Call, History
 
-_STORE_CALLS: Final = frozenset(
+STORE_CALLS: Final = frozenset(
     {"acquire", "renew", "release", "commit", "get", "scan", "watch", "Backup"}
 )
+"""What is no call of the API."""
 _AWAY: Final = ("Unavailable", "DeadlineExceeded", "Overloaded", "Cancelled", "OutcomeUnknown")
 _LEAST: Final = 20
 """Calls after healing, below which a share says nothing; and before it, below which there was no
@@ -32,7 +33,7 @@ class HealingRules:
         self._verdict = verdict
         self._since_ns = since_ns
         self._until_ns = until_ns
-        self._calls = [call for call in history.calls if call.name not in _STORE_CALLS]
+        self._calls = [call for call in history.calls if call.name not in STORE_CALLS]
         self._full = [span for span in faults.spans if span.kind == "full"]
         self._starts = [
             note.at_ns for note in faults.notes if note.what == "start" and note.target == "store"

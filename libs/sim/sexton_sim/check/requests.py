@@ -16,6 +16,7 @@ from sexton_core.words import RunState
 from sexton_records import keys
 from sexton_sim.check.describe import describe_call, moment
 from sexton_sim.check.faults import Faults
+from sexton_sim.check.healing import STORE_CALLS
 from sexton_sim.check.records import MeshCommit
 from sexton_sim.check.settling import Attempt, Moment, Run, RunListener
 from sexton_sim.check.verdict import Verdict
@@ -24,28 +25,8 @@ from sexton_sim.history import Call, History
 _OUR_FAULT = ("Internal", "Unimplemented")
 _WINDOW_NS = 600_000_000_000
 """So long, in mesh time, a request is remembered."""
-_KINDS = frozenset(
-    {
-        "CreateJob",
-        "UpdateJob",
-        "ApplyJobs",
-        "PauseJob",
-        "ResumeJob",
-        "DeleteJob",
-        "TriggerJob",
-        "RetryRun",
-        "RequeueDeadLetters",
-        "CreateBackfill",
-        "CancelBackfill",
-        "PauseQueue",
-        "CancelRun",
-        "TerminateRun",
-        "GetJob",
-        "ListJobs",
-        "ListRuns",
-    }
-)
 _STARTS = frozenset({"TriggerJob", "RetryRun"})
+_FILLS = frozenset({"CreateBackfill", "CancelBackfill"})
 _MOVES_ON = frozenset({"state"})
 """What of an answer may be another when the same is asked again."""
 _BY_REQUEST = frozenset({RunState.CANCELLED, RunState.TERMINATED})
@@ -87,7 +68,7 @@ class RequestRules:
         """Whether the log left something out, or began later than the mesh."""
         self._verdict = verdict
         self._faults = faults
-        self._calls = [call for call in history.calls if call.name in _KINDS]
+        self._calls = [call for call in history.calls if call.name not in STORE_CALLS]
         self._named = {name for call in self._calls for name in _names(call)}
         self._jobs: dict[str, list[_Written]] = {}
         self._runs: dict[str, Run] = {}
@@ -230,7 +211,7 @@ class RequestRules:
                     f"{call.process}'s {call.name} met a fault of ours: {call.result['error']}",
                     [describe_call(call)],
                 )
-            if call.outcome == "ok" and timed:
+            if call.outcome == "ok" and timed and not call.args.get("validate_only"):
                 self._verdict.checked["S13"] += 1
                 lost, events = self._lost(call)
                 if lost and not self.reaches(call):
@@ -302,7 +283,7 @@ class RequestRules:
             there = [it for it in written if it.begun_ns <= end_ns]
             if not any((it.uid, it.version) == wanted for it in there):
                 return f"version {result['version']} of {name} was not there by then", written[-4:]
-        if call.name == "ApplyJobs" and not args.get("validate_only"):
+        if call.name == "ApplyJobs":
             for one, uid, change in result["jobs"]:
                 told = self._jobs.get(one, [])
                 if change == scheduler_pb2.AppliedJob.CHANGE_PRUNED:
@@ -329,7 +310,7 @@ class RequestRules:
             return self._unmade([result["run"]], end_ns), ()
         if call.name == "RequeueDeadLetters":
             return self._unmade([it[1] for it in result.get("requeued", ()) if it[1]], end_ns), ()
-        if call.name.endswith("Backfill") and "backfill" in result:
+        if call.name in _FILLS and "backfill" in result:
             return self._unfilled(call, end_ns), ()
         if call.name in {"CancelRun", "TerminateRun"}:
             return self._asked_to_end(call)

@@ -1,4 +1,4 @@
-"""People who look after a simulated mesh: they pause queues, drain workers, and prune.
+"""People who look after a simulated mesh: they pause queues, drain workers, prune, and look on.
 
 They do so while faults are injected. Then they let every queue go on, and leave the mesh alone.
 """
@@ -9,7 +9,10 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 
+from google.protobuf.timestamp_pb2 import Timestamp
+
 from sexton import errors
+from sexton.v1 import backfill_pb2, dead_letter_pb2
 from sexton.v1 import job_pb2 as pb
 from sexton.v1 import scheduler_pb2 as api
 from sexton_sim.mesh.plan import NAMESPACE, QUEUES, DrawSpec
@@ -23,17 +26,25 @@ class Operator:
     """One person, who does one thing after the other."""
 
     def __init__(
-        self, api_: Api, *, names: Sequence[str], spec: DrawSpec, rng: random.Random
+        self,
+        api_: Api,
+        *,
+        names: Sequence[str],
+        spec: DrawSpec,
+        now_s: Callable[[], int],
+        rng: random.Random,
     ) -> None:
         self._api = api_
         self._names = names
         self._spec = spec
+        self._now_s = now_s
         self._random = rng
         self._deeds: tuple[tuple[float, Callable[[], Awaitable[None]]], ...] = (
             (2, self._pause_queue),
             (3, self._resume_queue),
             (1, self._drain_worker),
             (1, self._prune),
+            (2, self._look),
         )
 
     async def act(self) -> None:
@@ -69,6 +80,26 @@ class Operator:
             prune_keep=[f"{parent}/{self._random.choice(self._names)}"],
         )
         await self._api.call("ApplyJobs", request)
+
+    async def _look(self) -> None:
+        """Asks one of the questions that change nothing."""
+        parent = f"namespaces/{NAMESPACE}"
+        job = f"{parent}/jobs/{self._random.choice(self._names)}"
+        at = Timestamp(seconds=self._now_s() + self._random.randint(-20, 20))
+        question = self._random.choice(
+            (
+                api.ExplainJobRequest(name=job, time=at),
+                api.PreviewJobRequest(name=job, count=3),
+                api.ListDecisionsRequest(name=job),
+                api.ListJobVersionsRequest(name=job),
+                api.ForecastLoadRequest(parent=parent, interval_s=60),
+                backfill_pb2.ListBackfillsRequest(parent=job),
+                dead_letter_pb2.ListDeadLettersRequest(page_size=3),
+                api.ListMembersRequest(),
+                api.GetStoreStatusRequest(),
+            )
+        )
+        await self._api.call(type(question).__name__.removesuffix("Request"), question)
 
 
 async def resume_queues(api_: Api) -> None:

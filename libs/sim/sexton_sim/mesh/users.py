@@ -40,9 +40,14 @@ _UNKNOWN = (
 )
 _STUBS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("CancelRun", "TerminateRun", "ListRuns", "RetryRun"), RunServiceStub),
-    **dict.fromkeys(("ListQueues", "PauseQueue", "DrainWorker"), MeshServiceStub),
-    **dict.fromkeys(("CreateBackfill", "CancelBackfill"), BackfillServiceStub),
-    **dict.fromkeys(("RequeueDeadLetters", "PurgeDeadLetters"), DeadLetterServiceStub),
+    **dict.fromkeys(
+        ("ListQueues", "PauseQueue", "DrainWorker", "ListMembers", "GetStoreStatus"),
+        MeshServiceStub,
+    ),
+    **dict.fromkeys(("CreateBackfill", "CancelBackfill", "ListBackfills"), BackfillServiceStub),
+    **dict.fromkeys(
+        ("RequeueDeadLetters", "PurgeDeadLetters", "ListDeadLetters"), DeadLetterServiceStub
+    ),
 }
 """Of the calls that are not the service of jobs'."""
 _TIMEOUT_S = 5.0

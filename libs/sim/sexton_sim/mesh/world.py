@@ -342,7 +342,13 @@ class MeshWorld(Simulation):
         rng = self._random_of(process)
         names = [f"job-{n}" for n in range(self.plan.jobs)]
         api = self._api(process)
-        operator = Operator(api, names=names, spec=self.plan.spec, rng=rng)
+        operator = Operator(
+            api,
+            names=names,
+            spec=self.plan.spec,
+            now_s=lambda: process.clock.wall_ns() // 1_000_000_000,
+            rng=rng,
+        )
         while not self.injector.healed:
             await asyncio.sleep(rng.expovariate(1 / self.plan.pause_s))
             await operator.act()
