@@ -1,12 +1,13 @@
 """Applies a whole file of jobs: checks all of it, refuses all of it, then writes in batches.
 
-Bounded: besides the request and its answer it holds one batch of jobs as read. It gives way to
+Bounded: besides the request and its answer it holds three batches of jobs as read. It gives way to
 others every few jobs, because it shares the loop with everything else that this replica does.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -39,6 +40,9 @@ MAX_BYTES: Final = 3 * 1024 * 1024
 BATCH: Final = 200
 _BATCH_BYTES: Final = 768 * 1024
 """A transaction, which all of them may be, takes 1 MiB with what it compares."""
+
+_UNDER_WAY: Final = 3
+"""Batches of one request that are committed at once: what a slow disk takes long for is shared."""
 
 _ROUNDS: Final = 3
 """Times that what was refused is computed and committed together, before job by job: a replica that
@@ -80,8 +84,8 @@ class Applier:
         Raises:
             InvalidArgument: some can't be used; nothing was written.
             TooLarge: they, or those to be pruned, are too many; nothing was written.
-            Overloaded, NoSpace, OutcomeUnknown: of a job in the middle; those before it are
-                applied, and applying the same again goes on from there.
+            Overloaded, NoSpace, OutcomeUnknown: of a job in the middle; those before it and some
+                after it are applied, and applying the same again does the rest.
 
         """
         if len(request.jobs) > MAX_JOBS:
@@ -109,44 +113,34 @@ class Applier:
     async def _apply_all(
         self, entries: Sequence[Entry], work: _Work, answer: api.ApplyJobsResponse
     ) -> None:
-        """Applies batch by batch; one is committed while the next is read and computed."""
-        committing: asyncio.Task[None] | None = None
+        """Applies batch by batch; some are committed while the next is read and computed."""
+        telling = _Telling(self._notices, answer)
+        under_way: deque[tuple[Sequence[Entry], asyncio.Task[None] | None]] = deque()
         before: Sequence[Entry] = ()
-        noted: Mapping[int, api.AppliedJob] = {}
-        room = EXTRAS_BYTES
         try:
-            for batch in [*_batches(entries), ()]:
+            for batch in _batches(entries):
                 # A file of new jobs goes on with new ones: one that is there is found out about
                 # by its commit, which is refused.
                 unread = bool(before) and work.comparer is None and all(e.uid for e in before)
                 await self._prepare(batch, work, unread=unread)
-                if committing is not None:
-                    await committing
-                noted = await self._note(before, noted)
-                for entry in before:
-                    room = entry.tell(answer, room)
-                before = batch
+                commit = None
                 if not work.request.validate_only:
-                    committing = asyncio.create_task(self._commit(batch, work))
+                    commit = asyncio.create_task(self._commit(batch, work))
+                under_way.append((batch, commit))
+                before = batch
+                if len(under_way) == _UNDER_WAY:
+                    await telling.tell(*under_way[0])
+                    under_way.popleft()
+            for each in under_way:
+                await telling.tell(*each)
         except asyncio.CancelledError:
-            if committing is not None:
-                committing.cancel()
+            for _, commit in under_way:
+                if commit is not None:
+                    commit.cancel()
             raise
         finally:
-            if committing is not None:
-                await asyncio.gather(committing, return_exceptions=True)
-
-    async def _note(
-        self, batch: Sequence[Entry], noted: Mapping[int, api.AppliedJob]
-    ) -> Mapping[int, api.AppliedJob]:
-        """Adds to answers what stands in the way of runs.
-
-        Gives the answers that later jobs may share, by their identity; those of the batch before
-        have it already.
-        """
-        answers = {id(entry.applied): entry.applied for entry in batch}
-        await self._notices.add(*(each.job for key, each in answers.items() if key not in noted))
-        return {id(entry.applied): entry.applied for entry in batch if entry.uid}
+            commits = [commit for _, commit in under_way if commit is not None]
+            await asyncio.gather(*commits, return_exceptions=True)
 
     # Reading and computing --------------------------------------------------------------------
 
@@ -301,6 +295,27 @@ class Applier:
             return Plan(txn=txn, proof=written(txn, entry.key), answer=str)
 
         entry.etag = await self._editor.changer.carry_out(str(entry.name), compute)
+
+
+class _Telling:
+    """Makes the answer to a request, batch by batch."""
+
+    def __init__(self, notices: Notices, answer: api.ApplyJobsResponse) -> None:
+        self._notices = notices
+        self._answer = answer
+        self._room = EXTRAS_BYTES
+        self._noted: Mapping[int, api.AppliedJob] = {}  # what later jobs may share
+
+    async def tell(self, batch: Sequence[Entry], commit: asyncio.Task[None] | None) -> None:
+        """Waits for a batch's commit, and tells what became of its jobs."""
+        if commit is not None:
+            await commit
+        answers = {id(entry.applied): entry.applied for entry in batch}
+        unknown = [each.job for key, each in answers.items() if key not in self._noted]
+        await self._notices.add(*unknown)
+        self._noted = {id(entry.applied): entry.applied for entry in batch if entry.uid}
+        for entry in batch:
+            self._room = entry.tell(self._answer, self._room)
 
 
 def _is_same(standing: _Standing, work: _Work) -> bool:
