@@ -30,6 +30,8 @@ def test_seeds_are_summed_up_in_a_table_and_in_json(
     assert written["rules"]["S8"]["violated"] == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["world                 mesh", "seeds                 2 (2 of them twice)"]
+    assert lines[-2].startswith("never judged          ")
+    assert "S18, S19" in lines[-2]  # only the store's own world has watches
     assert lines[-1] == "failed seeds          none"
 
 
