@@ -96,8 +96,10 @@ class AsyncRuns:
         >>> client.runs.cancel(client.jobs.trigger("nightly").run).state
         <RunState.CANCELLED: 'cancelled'>
 
+        One that has ended stays as it is, and is returned so.
+
         Raises:
-            IllegalState: it has ended already.
+            NotFound: there is none.
         """
         request = scheduler_pb2.CancelRunRequest(
             name=self._name(run), reason=text("reason", reason)
@@ -112,8 +114,10 @@ class AsyncRuns:
         >>> client.runs.terminate(client.jobs.trigger("nightly").run).ended
         True
 
+        One that has ended stays as it is, and is returned so.
+
         Raises:
-            IllegalState: it has ended already.
+            NotFound: there is none.
         """
         request = scheduler_pb2.TerminateRunRequest(
             name=self._name(run), reason=text("reason", reason)

@@ -7,6 +7,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+import yaml
 from google.protobuf.timestamp_pb2 import Timestamp
 from unit.console.test_waterfall import TRACE, at, attempt, run, span
 
@@ -15,6 +16,7 @@ from sexton.v1 import scheduler_pb2 as api
 from sexton_cli.errors import Unavailable, UsageError
 from sexton_cli.online import top, tracing
 from sexton_cli.online.console import Console, find_console
+from sexton_cli.output import Format
 from sexton_console.mesh.api import Part
 from sexton_console.traces.rail import rail_of
 from sexton_console.traces.waterfall import attempts_of, waterfall
@@ -94,7 +96,7 @@ def test_a_waterfall_is_drawn_to_scale_and_names_what_took_long():
 
 
 def test_a_trace_is_shown_from_the_record_alone_where_no_console_is_there(capsys):
-    tracing.show_trace(failed_run(), None, as_json=False)
+    tracing.show_trace(failed_run(), None, Format.TABLE)
     out = capsys.readouterr().out
     assert out.startswith("default/report/t1: succeeded, 10 s in all\n")
     assert "attempt 2 succeeded" in out
@@ -104,7 +106,7 @@ def test_a_trace_is_shown_from_the_record_alone_where_no_console_is_there(capsys
 def test_a_trace_for_programs_has_every_moment_and_gap(capsys, console):
     found, answers, asked = console
     answers["/api/runs/default/report/t1/trace"] = '{"trace_id": "ab", "spans": []}'
-    tracing.show_trace(failed_run(), found, as_json=True)
+    tracing.show_trace(failed_run(), found, Format.JSON)
     data = json.loads(capsys.readouterr().out)
     assert (data["run"], data["state"], data["spans"]) == ("default/report/t1", "succeeded", [])
     assert [moment["name"] for moment in data["moments"]] == [
@@ -112,11 +114,15 @@ def test_a_trace_for_programs_has_every_moment_and_gap(capsys, console):
         "settled",
     ]  # fmt: skip
     assert asked == [("/api/runs/default/report/t1/trace", "Bearer secret")]
+    tracing.show_trace(failed_run(), found, Format.YAML)
+    printed = capsys.readouterr().out
+    assert not printed.startswith("{")
+    assert yaml.safe_load(printed) == data
 
 
 def test_a_console_that_does_not_answer_is_said(capsys, console):
     found, _, _ = console
-    tracing.show_trace(failed_run(), found, as_json=False)
+    tracing.show_trace(failed_run(), found, Format.TABLE)
     assert "does not answer; from the run's record alone" in capsys.readouterr().out
     with pytest.raises(Unavailable, match="does not answer"):
         tracing.show_logs(failed_run(), found, follow=True, attempt=None, times=False)

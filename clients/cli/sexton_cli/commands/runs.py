@@ -138,7 +138,7 @@ def cancel(  # noqa: PLR0917 - each is an option
             for done in runs.cancel_waiting(client, run, reason):
                 runs.show_change(done, output)
         else:
-            runs.show_change(client.runs.cancel(run, reason=reason), output)
+            runs.show_end(client.runs.cancel(run, reason=reason), output)
 
 
 def terminate(
@@ -152,7 +152,7 @@ def terminate(
     from sexton_cli.online import runs, session  # noqa: PLC0415 - heavy
 
     with session.connected(target_of(api, namespace)) as client:
-        runs.show_change(client.runs.terminate(run, reason=reason), output)
+        runs.show_end(client.runs.terminate(run, reason=reason), output)
 
 
 def retry(  # noqa: PLR0917 - each is an option

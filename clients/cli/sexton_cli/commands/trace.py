@@ -37,7 +37,7 @@ def trace(
     from sexton_cli.online.console import find_console  # noqa: PLC0415
 
     found = tracing.read_run(target_of(api, namespace), run)
-    tracing.show_trace(found, find_console(console, api), as_json=output is not Format.TABLE)
+    tracing.show_trace(found, find_console(console, api), output)
 
 
 def logs(  # noqa: PLR0917 - each is an option

@@ -99,6 +99,15 @@ def show_change(run: Run, output: ListFormat) -> None:
     sys.stdout.flush()
 
 
+def show_end(run: Run, output: ListFormat) -> None:
+    """Prints a run that was asked to end; of one that ended otherwise, that it stays as it is."""
+    by_request = {RunState.CANCELLED, RunState.TERMINATED}
+    if output is ListFormat.TABLE and run.ended and run.state not in by_request:
+        print_line(f"{run.full_name}: {run.state.value}; it has ended otherwise, and stays so")
+    else:
+        show_change(run, output)
+
+
 def show_members(mesh: Mesh, output: ListFormat) -> None:
     """Prints who the mesh is."""
     if output is ListFormat.NAME:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 import sys
 import time
@@ -16,7 +15,7 @@ from sexton._values import run_name
 from sexton.v1 import run_pb2
 from sexton_cli.online.console import Console
 from sexton_cli.online.session import Target, explained, settings_of
-from sexton_cli.output import print_line
+from sexton_cli.output import Format, print_data, print_line
 from sexton_console.mesh.api import MeshApi
 from sexton_console.traces.model import Span
 from sexton_console.traces.rail import Rail, rail_of
@@ -44,13 +43,12 @@ def read_run(target: Target, run: str) -> run_pb2.Run:
         raise explained(error, found.addresses) from None
 
 
-def show_trace(run: run_pb2.Run, console: Console | None, *, as_json: bool) -> None:
+def show_trace(run: run_pb2.Run, console: Console | None, output: Format) -> None:
     """Prints a run's waterfall: from its record, and from the spans that the console has of it."""
     path = api_path(run)
     told = console.get(f"{path}/trace") if console is not None else None
     spans = [_span(each) for each in told["spans"]] if told is not None else []
-    if as_json:
-        sys.stdout.write(json.dumps(_data(run, told), indent=2, ensure_ascii=False) + "\n")
+    if print_data(_data(run, told), output):
         return
     rail = rail_of(run, time.time_ns(), pushed_at(spans))
     falls = waterfall(rail, spans, (), attempts_of(otlp.trace_of(run.traceparent), rail))
