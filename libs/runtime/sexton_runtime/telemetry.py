@@ -37,7 +37,7 @@ class TelemetryConfig:
     """Where telemetry goes."""
 
     endpoint: Annotated[
-        str, Field(description="OTLP/gRPC endpoint for traces and metrics, http://host:port")
+        str, Field(description="OTLP/gRPC endpoint for traces, metrics, logs, http://host:port")
     ] = ""
     metrics_listen: Annotated[
         str, Field(description="host:port of the Prometheus endpoint; port 0 is any")
