@@ -16,6 +16,7 @@ from sexton_cli.commands._mesh_options import (
     Namespace,
     Output,
     Overlap,
+    Watch,
     calling,
     target_of,
 )
@@ -248,18 +249,19 @@ def backfill(  # noqa: PLR0917 - each is an option
         backfilling.show_change(made, output)
 
 
-def backfills(
+def backfills(  # noqa: PLR0917 - each is an option
     job: JobName,
     cancel: Annotated[
         str | None,
         typer.Option(metavar="BACKFILL", help="Start no further run of this one; its id."),
     ] = None,
+    watch: Watch = False,
     api: Api = None,
     namespace: Namespace = None,
     output: Output = ListFormat.TABLE,
 ) -> None:
     """List the backfills of a job that go on, or ended in the last 30 days; or cancel one."""
-    from sexton_cli.online import backfilling  # noqa: PLC0415 - heavy
+    from sexton_cli.online import backfilling, watching  # noqa: PLC0415 - heavy
 
     with calling(job, api, namespace) as client:
         if cancel is not None:
@@ -267,7 +269,9 @@ def backfills(
                 client.backfills.cancel(f"{job}/{cancel.rpartition('/')[2]}"), output
             )
         else:
-            backfilling.show_list(client.backfills.list(job), output)
+            watching.show(
+                lambda: backfilling.show_list(client.backfills.list(job), output), watch=watch
+            )
 
 
 def _version_or_file(old: str | None, file: str | None) -> tuple[int | None, str | None]:
