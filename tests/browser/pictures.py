@@ -85,16 +85,15 @@ def lose_the_leader(shop: Shop) -> None:
     """Kills the leader, and waits until another one leads."""
     with shop.mesh.client() as client:
 
-        def leader() -> str:
+        def leader() -> tuple[str, int]:
             members = client.mesh.members().members
-            return next(
-                (m.address for m in members if m.role.value == "coordinator" and m.leading), ""
-            )
+            led = (m for m in members if m.role.value == "coordinator" and m.leading)
+            return next(((m.address, m.token) for m in led), ("", 0))
 
-        before = leader()
-        led = next(p for p in shop.mesh.processes().values() if p.address == before)
-        shop.mesh.send(led, signal.SIGKILL)
-        wait_for(lambda: leader() not in ("", before), "another coordinator leads")
+        address, token = leader()
+        process = next(p for p in shop.mesh.processes().values() if p.address == address)
+        shop.mesh.send(process, signal.SIGKILL)
+        wait_for(lambda: leader()[1] > token, "another term has begun")
     time.sleep(10)
 
 
