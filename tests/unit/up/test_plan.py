@@ -51,6 +51,7 @@ def test_taken_ports_are_found_and_a_free_base_is_named():
         for base in range(20_100, 30_000, 100):
             if not taken([base]):
                 break
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as whoever listens does
         one.bind(("127.0.0.1", base))
         one.listen()
         assert taken([base, base + 1]) == [base]
