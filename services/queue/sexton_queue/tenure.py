@@ -83,6 +83,8 @@ class Tenure:
             now=self.now,
         )
         self._closed = False
+        self._unsure: set[str] = set()
+        """Queues of which it is not known what the last commit of a pause or resume came to."""
         self._takeover: Takeover | None = takeover
         """Until the first assignment."""
 
@@ -169,8 +171,9 @@ class Tenure:
         if self.machine.frozen:
             raise NotLeader
         line = self.machine.table.line
-        if line.paused.get(queue) == reason:
+        if queue not in self._unsure and line.paused.get(queue) == reason:
             return
+        self._unsure.add(queue)  # also where nobody waits for this call's commit any more
         if reason is None:
             txn = unpause_txn(self._shard, queue)
         else:
@@ -178,6 +181,7 @@ class Tenure:
         (result,) = await self.lease.commit([txn], timeout_s=COMMIT_TIMEOUT_S)
         if result.outcome is Outcome.NO_SPACE:
             raise NoSpace
+        self._unsure.discard(queue)
         line.paused = {name: why for name, why in line.paused.items() if name != queue}
         if reason is not None:
             line.paused[queue] = reason

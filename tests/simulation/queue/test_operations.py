@@ -9,7 +9,7 @@ import pytest
 from simulation.queue.mesh import Mesh
 from simulation.queue.worker import Worker
 
-from sexton.errors import InvalidArgument
+from sexton.errors import DeadlineExceeded, InvalidArgument
 from sexton.internal.v1 import queue_pb2 as pb
 from sexton.v1 import worker_pb2
 from sexton_core.words import RunState
@@ -17,9 +17,11 @@ from sexton_core.words import RunState
 S = 1_000_000_000
 
 
-async def set_pause(mesh: Mesh, queue: str = "default", **fields: Any) -> pb.QueueInfo:
+async def set_pause(
+    mesh: Mesh, queue: str = "default", *, timeout_s: float | None = None, **fields: Any
+) -> pb.QueueInfo:
     request = pb.SetQueuePauseRequest(**({"queue": queue, "paused": True} | fields))
-    answer = await mesh.stub(await mesh.owner()).SetQueuePause(request)
+    answer = await mesh.stub(await mesh.owner()).SetQueuePause(request, timeout=timeout_s)
     info: pb.QueueInfo = answer.queue
     return info
 
@@ -53,6 +55,26 @@ def test_a_paused_queue_assigns_nothing_and_what_runs_goes_on() -> None:
             assert (info.paused, info.pause_reason) == (False, "")
         await mesh.until_settled()
         assert len(mesh.executions) == 5
+
+    Mesh().run(scenario)
+
+
+def test_a_queue_goes_on_for_good_also_after_a_pause_that_nobody_waited_for() -> None:
+    async def scenario(mesh: Mesh) -> None:
+        tenure = mesh.queues[await mesh.owner()].owner.tenure
+        commit = tenure.lease.commit
+
+        async def durable_and_not_answered(*args: Any, **options: Any) -> Any:
+            await commit(*args, **options)
+            await asyncio.sleep(60)
+
+        tenure.lease.commit = durable_and_not_answered
+        with pytest.raises(DeadlineExceeded):
+            await set_pause(mesh, timeout_s=0.5)
+        tenure.lease.commit = commit
+        assert len(await mesh.keys_below(b"queues/")) == 1
+        assert not (await set_pause(mesh, paused=False)).paused
+        assert await mesh.keys_below(b"queues/") == []
 
     Mesh().run(scenario)
 
