@@ -16,7 +16,7 @@ from sexton.errors import InvalidArgument, NotFound
 from sexton.task import TaskRegistry, registry
 from sexton.v1 import job_pb2
 from sexton_core.errors import FieldError
-from sexton_core.instants import from_datetime, parse_instant, to_datetime
+from sexton_core.instants import Duration, from_datetime, parse_instant, to_datetime
 from sexton_core.schedules import ScheduleCache
 from sexton_core.words import Overlap, ResumeMode
 from sexton_testing._clock import Clock, duration_of
@@ -63,8 +63,10 @@ class Rehearsal:
             namespace: of names without one.
 
         Raises:
-            InvalidArgument: the time has no zone, or can't be read.
+            InvalidArgument: the time has no zone, or can't be read; the tasks are no registry.
         """
+        if not isinstance(tasks, TaskRegistry):
+            raise InvalidArgument("tasks", tasks, "a TaskRegistry (from sexton.task)")
         self._stage = Stage(Clock(_instant("start", start)), tasks)
         self._cache = ScheduleCache()
         self._namespace = namespace
@@ -79,17 +81,25 @@ class Rehearsal:
         return to_datetime(self._stage.clock.now)
 
     def advance(self, **duration: float) -> None:
-        """Lets time pass: `advance(hours=2)`, with the words of `timedelta`."""
-        self._stage.clock.run(self._stage.clock.now + duration_of(timedelta(**duration)))
+        """Lets time pass: `advance(hours=2)`, with the words of `timedelta`.
+
+        Raises:
+            InvalidArgument: time does not go back.
+        """
+        self._stage.clock.run(self._stage.clock.now + _span(duration))
 
     def until(self, moment: datetime | str) -> None:
         """Lets time pass up to an instant; one that has passed changes nothing."""
         self._stage.clock.run(_instant("moment", moment))
 
     def outage(self, **duration: float) -> None:
-        """Lets time pass in which no coordinator is there: what falls due is decided after it."""
+        """Lets time pass in which no coordinator is there: what falls due is decided after it.
+
+        Raises:
+            InvalidArgument: time does not go back.
+        """
         clock = self._stage.clock
-        clock.away_until = clock.now + duration_of(timedelta(**duration))
+        clock.away_until = clock.now + _span(duration)
         clock.run(clock.away_until)
 
     # Jobs
@@ -128,7 +138,12 @@ class Rehearsal:
             function: is called with the attempt's `Context`; what it returns is the result, what it
                 raises fails the attempt. None: the task's own code, or nothing for commands.
             takes: pretended time from start to end; beyond the job's timeout it times out.
+
+        Raises:
+            InvalidArgument: it would take less than no time.
         """
+        if takes < timedelta(0):
+            raise InvalidArgument("takes", takes, "0 or more")
         self._stage.stubs[self._full(job)] = Stub(function, duration_of(takes))
 
     def trigger(self, job: str, *, overlap: sdk_jobs.Overlap | None = None) -> sdk_jobs.Triggered:
@@ -166,7 +181,13 @@ class Rehearsal:
     def runs(
         self, job: str | None = None, *, states: Collection[sdk.RunState] = ()
     ) -> list[sdk.Run]:
-        """Lists runs in the order of their creation."""
+        """Lists runs in the order of their creation.
+
+        Raises:
+            NotFound: there never was such a job: a misspelt name would look like one without runs.
+        """
+        if job is not None:
+            self._job(job)
         prefix = "" if job is None else f"{self._full(job)}/"
         found = [run.value() for run in self._runs if run.key.startswith(prefix)]
         return [run for run in found if not states or run.state in states]
@@ -184,12 +205,12 @@ class Rehearsal:
             for each in self._job(job).passed
         ]
 
-    def cancel(self, run: sdk.Run) -> None:
+    def cancel(self, run: sdk.Run | str) -> None:
         """Asks a run to end, which it does."""
         self._run(run).end(sdk.CancelMode.CANCEL, "by hand")
         self._settle()
 
-    def redeliver(self, run: sdk.Run) -> Any:
+    def redeliver(self, run: sdk.Run | str) -> Any:
         """Calls a run's task once more, as after a worker that died before its report.
 
         As the next attempt, with a higher token and the same idempotency key: an effect that is to
@@ -231,11 +252,23 @@ class Rehearsal:
             raise NotFound("job", self._full(job))
         return found
 
-    def _run(self, run: sdk.Run) -> LiveRun:
-        found = next((each for each in self._runs if each.key == run.full_name), None)
+    def _run(self, run: sdk.Run | str) -> LiveRun:
+        name = run.full_name if isinstance(run, sdk.Run) else run
+        full = name if name.count("/") > 1 else f"{self._namespace}/{name}"
+        found = next((each for each in self._runs if each.key == full), None)
         if found is None:
-            raise NotFound("run", run.full_name)
+            raise NotFound("run", full)
         return found
+
+
+def _span(duration: Mapping[str, float]) -> Duration:
+    try:
+        span = duration_of(timedelta(**duration))
+    except (ValueError, OverflowError) as error:  # NaN, infinity, a million years
+        raise InvalidArgument("duration", dict(duration), f"a length of time ({error})") from None
+    if span < 0:
+        raise InvalidArgument("duration", dict(duration), "0 or more: time does not go back")
+    return span
 
 
 def _instant(field: str, given: datetime | str) -> int:

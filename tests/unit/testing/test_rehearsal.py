@@ -312,3 +312,39 @@ def test_what_can_not_be_used_is_refused_with_what_would_be_right(rehearsal) -> 
         rehearsal.apply({"a": JobSpec(task=ShellTask("x"), schedules=(Cron("61 * * * *"),))})
     with pytest.raises(NotFound, match="default/nothing"):
         rehearsal.trigger("nothing")
+
+
+@pytest.mark.parametrize("hours", [-1, float("nan"), float("inf"), 1e30])
+def test_time_passes_forwards_only(rehearsal, hours: float) -> None:
+    for passes in (rehearsal.advance, rehearsal.outage):
+        with pytest.raises(InvalidArgument, match=r"duration: .* can't be used"):
+            passes(hours=hours)
+    assert rehearsal.now == START
+
+
+def test_no_attempt_takes_less_than_no_time(rehearsal) -> None:
+    with pytest.raises(InvalidArgument, match=r"takes: .* expected 0 or more"):
+        rehearsal.stub("dump", takes=timedelta(seconds=-1))
+
+
+def test_a_misspelt_job_is_not_taken_for_one_without_runs(rehearsal) -> None:
+    rehearsal.apply({"dump": JobSpec(task=ShellTask("x"))})
+    assert rehearsal.runs("dump") == []
+    with pytest.raises(NotFound, match="default/dmup"):
+        rehearsal.runs("dmup")
+
+
+def test_tasks_that_are_no_registry_are_refused_at_once() -> None:
+    with pytest.raises(InvalidArgument, match=r"tasks: .* expected a TaskRegistry"):
+        Rehearsal(tasks=[greet])
+
+
+def test_a_run_is_named_as_anywhere(rehearsal) -> None:
+    rehearsal.apply({"dump": JobSpec(task=ShellTask("x"))})
+    rehearsal.stub("dump", takes=timedelta(minutes=5))
+    run = rehearsal.trigger("dump").run
+    assert rehearsal.redeliver(f"dump/{run.id}") is None
+    rehearsal.cancel(run.full_name)
+    assert rehearsal.runs("dump")[0].state is RunState.CANCELLED
+    with pytest.raises(NotFound, match="default/dump/nothing"):
+        rehearsal.cancel("dump/nothing")
