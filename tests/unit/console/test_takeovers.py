@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from unit.console.site import Site
-from unit.console.test_pages import assert_harmless
+from unit.console.test_pages import Text, assert_harmless
 from unit.coordinator.api.world import S, World, story
 
 from sexton.v1 import scheduler_pb2 as api
@@ -60,3 +60,19 @@ def test_the_strip_has_a_lane_per_shard_and_ends_now() -> None:
         for lane in lanes
     ] == [("coordinator 1", [(3, 75.0, 25.0)]), ("queue", [(1, 0.0, 50.0), (2, 50.0, 50.0)])]
     assert charts.strip([], 100.0) == ([], 40.0)
+
+
+def test_members_are_told_of_in_few_words_and_a_worker_that_drains_is_seen_to() -> None:
+    async def scenario(world: World) -> None:
+        site = Site(world)
+        details = {"worker": "w1", "slots": "4", "running": "1", "queues": "a, b", "tasks": "t"}
+        worker = api.Member(role=api.Member.ROLE_WORKER, id="s1", details=details)
+        store = api.Member(role=api.Member.ROLE_STORE, id="i", details={"used_bytes": "2048"})
+        worker.details["state"] = "draining"
+        answer = api.ListMembersResponse(members=[store, worker])
+        site.desk.memo["members"] = (1e12, answer)
+        shown = Text((await site.get("/mesh")).text).text
+        assert "w1 0 – +0 ms s1 1 of 4 slots, queues a, b, draining" in shown
+        assert "2.0 KiB" in shown
+
+    story(scenario)

@@ -18,7 +18,6 @@ from sexton_console.web.pages.now import members_of
 from sexton_console.web.render import byte_count, render
 from sexton_console.web.shared import shared
 from sexton_console.web.urls import with_query
-from sexton_console.words import span
 from sexton_runtime import semconv
 
 LINES: Final = 60
@@ -41,6 +40,8 @@ class MemberRow(NamedTuple):
     skew_ms: int
     version: str
     details: str
+    """In few words."""
+    all_details: str
 
 
 class Number(NamedTuple):
@@ -113,6 +114,7 @@ def _row(member: api.Member) -> MemberRow:
         skew_ms=member.skew_ms,
         version=member.software_version,
         details=_details(member),
+        all_details=", ".join(f"{name} {value}" for name, value in sorted(member.details.items())),
     )
 
 
@@ -120,19 +122,13 @@ def _details(member: api.Member) -> str:
     """Says in few words what a member tells of itself."""
     told = dict(member.details)
     if member.role == api.Member.ROLE_WORKER:
-        told.pop("worker", "")
-        said = [f"{told.pop('running', '?')} of {told.pop('slots', '?')} slots"]
-        silent_ms = told.pop("silent_ms", "")
-        if silent_ms.isdecimal():
-            said.append(f"heard {span(int(silent_ms) / 1_000)} ago")
-        if told.get("state") == "connected":
-            del told["state"]
-    else:
-        said = []
-        used = told.pop("used_bytes", "")
-        if used.isdecimal():
-            said.append(byte_count(int(used)))
-    return ", ".join([*said, *(f"{name} {value}" for name, value in sorted(told.items()) if value)])
+        state = told.get("state", "")
+        said = [f"{told.get('running', '?')} of {told.get('slots', '?')} slots"]
+        said.append(f"queues {told.get('queues', '?')}")
+        return ", ".join([*said, *([state] if state != "connected" else [])])
+    used = told.pop("used_bytes", "")
+    said = [byte_count(int(used))] if used.isdecimal() else []
+    return ", ".join([*said, *(f"{name} {value}" for name, value in sorted(told.items()))])
 
 
 def _numbers(found: Iterable[tuple[Key, int, float]]) -> list[Number]:
