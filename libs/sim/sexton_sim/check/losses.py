@@ -7,11 +7,10 @@ costs no running job. Only what nothing else can explain is judged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from sexton.internal.v1 import records_pb2 as pb
-from sexton.v1 import run_pb2
 from sexton_sim.check.describe import describe_note, instant
 from sexton_sim.check.executions import Times
 from sexton_sim.check.faults import Faults, Span
@@ -42,7 +41,10 @@ class LossRules:
         *,
         since_ns: int,
         until_ns: int,
+        dismissed: Collection[str] = (),
     ) -> None:
+        """`dismissed`: sessions whose workers somebody asked to end."""
+        self._dismissed = dismissed
         self._faults = faults
         self._verdict = verdict
         self._live = live
@@ -95,7 +97,7 @@ class LossRules:
         )
         if killed is not None:
             self._check_kill(run, attempt, killed)
-        elif attempt.state != run_pb2.ATTEMPT_STATE_RETURNED:
+        elif attempt.session not in self._dismissed:
             self._check_outage(run, attempt)
 
     def ended(self, run: Run) -> None:

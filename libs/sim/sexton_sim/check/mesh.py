@@ -82,6 +82,9 @@ class MeshRules:
         self._healing = HealingRules(
             history, self.faults, verdict, since_ns=since_ns, until_ns=until_ns
         )
+        self._dismissed = {
+            str(call.args.get("session")) for call in history.calls if call.name == "DrainWorker"
+        }
         self._begin(verdict, late=False)
 
     def take(self, entry: Durable) -> None:
@@ -183,6 +186,7 @@ class MeshRules:
             self._times,
             since_ns=since_ns,
             until_ns=until_ns,
+            dismissed=self._dismissed,
         )
         if verdict is self._verdict:
             self._listen()
