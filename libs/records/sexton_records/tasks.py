@@ -91,12 +91,8 @@ def check_json_object(field: str, text: str) -> None:
     """
     if len(text.encode()) > MAX_ARGS_BYTES:
         raise PolicyError(field, f"{len(text.encode()):,} bytes", f"at most {MAX_ARGS_BYTES:,}")
-    depth = deepest = 0
-    for character in text:
-        depth += (character in "[{") - (character in "]}")
-        deepest = max(deepest, depth)
-    if deepest > MAX_JSON_DEPTH:  # brackets inside strings count too: a bound, not a measure
-        raise PolicyError(field, f"{deepest} levels", f"at most {MAX_JSON_DEPTH} levels of nesting")
+    if text.count("[") + text.count("{") > MAX_JSON_DEPTH and (depth := _depth(text)):
+        raise PolicyError(field, f"{depth} levels", f"at most {MAX_JSON_DEPTH} levels of nesting")
     try:
         value = json.loads(
             text,
@@ -110,6 +106,18 @@ def check_json_object(field: str, text: str) -> None:
         raise PolicyError(field, text, f"a JSON object ({error})") from None
     if not isinstance(value, dict):
         raise PolicyError(field, text, "a JSON object, such as {}")
+
+
+def _depth(text: str) -> int:
+    """Returns how deep a text nests where that is too deep, else 0.
+
+    Brackets inside strings count too: a bound, not a measure.
+    """
+    depth = deepest = 0
+    for character in text:
+        depth += (character in "[{") - (character in "]}")
+        deepest = max(deepest, depth)
+    return deepest if deepest > MAX_JSON_DEPTH else 0
 
 
 def _check_http(task: pb.HttpTask) -> None:
