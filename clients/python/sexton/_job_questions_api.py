@@ -261,4 +261,4 @@ class AsyncJobQuestions:
 
 def message_of(spec: SpecLike) -> job_pb2.JobSpec:
     """Gives a definition's message."""
-    return spec_message(spec) if isinstance(spec, JobSpec) else spec
+    return spec if isinstance(spec, job_pb2.JobSpec) else spec_message(spec)

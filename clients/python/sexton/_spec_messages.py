@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from datetime import UTC, date, datetime, time
 from typing import Final
 
@@ -39,13 +40,28 @@ def spec_message(spec: jobs.JobSpec) -> pb.JobSpec:
 
     Raises:
         InvalidArgument: a value that has no message: a datetime without a zone, no JSON, a 0 where
-            it would mean the default. Everything else is judged by the mesh.
+            it would mean the default, another type. Everything else is judged by the mesh.
     """
+    if not isinstance(spec, jobs.JobSpec):
+        raise InvalidArgument("spec", spec, "a JobSpec")
     try:
         return _spec_message(spec)
     except UnicodeEncodeError as error:
         # Half of a surrogate pair: what comes of undecodable file names, and of cut JSON.
         raise InvalidArgument("spec", error.object, "text that UTF-8 can hold") from None
+    except (TypeError, ValueError, AttributeError, LookupError) as error:
+        raise _misfit(spec, error) from None
+
+
+def _misfit(spec: jobs.JobSpec, error: Exception) -> InvalidArgument:
+    """Names the field that no message can be made of: the one that alone fails, too."""
+    for field in fields(spec):
+        value = getattr(spec, field.name)
+        try:
+            _spec_message(replace(jobs.JobSpec(task=jobs.ShellTask("")), **{field.name: value}))
+        except Exception:  # noqa: BLE001 - whatever it was, it is this field
+            return InvalidArgument(f"spec.{field.name}", value, f"{field.type} ({error})")
+    return InvalidArgument("spec", spec, f"values of the types that JobSpec declares ({error})")
 
 
 def _spec_message(spec: jobs.JobSpec) -> pb.JobSpec:

@@ -31,11 +31,26 @@ class EnumWords:
         self._words: dict[tuple[type[StrEnum], int], Any] = {}
 
     def message(self, word: StrEnum) -> Any:
-        """Gives a word's number, typed as any enum's: the stubs have one type for each."""
-        number = self._numbers.get(word)
+        """Gives a word's number, typed as any enum's: the stubs have one type for each.
+
+        Raises:
+            InvalidArgument: it is no word of this enum; its text alone (`"skip"`) is one.
+        """
+        number = self._numbers.get(word) if isinstance(word, str) else None
         if number is None:
-            number = self._numbers[word] = self._names.Value(self._prefix + word.value.upper())
+            number = self._numbers[word] = self._number(word)
         return number
+
+    def _number(self, word: object) -> Any:
+        numbers = {
+            name.removeprefix(self._prefix).lower(): number
+            for name, number in self._names.items()
+            if number != 0
+        }
+        if not isinstance(word, str) or str(word) not in numbers:
+            field = self._prefix.rstrip("_").lower()
+            raise InvalidArgument(field, word, f"one of {', '.join(numbers)}")
+        return numbers[str(word)]
 
     def word(self, kind: type[Word], number: int, default: Word | None = None) -> Word:
         """Gives the word of a number; that of 0, which means unspecified, is the default.
@@ -70,7 +85,7 @@ def job_name(reference: str, namespace: str) -> str:
     Raises:
         InvalidArgument: it is something else.
     """
-    parts = reference.split("/")
+    parts = text("job", reference).split("/")
     if len(parts) > 2:
         raise InvalidArgument("job", reference, "JOB or NAMESPACE/JOB")
     given = parts[0] if len(parts) == 2 else namespace
@@ -83,7 +98,7 @@ def run_name(reference: str, namespace: str) -> str:
     Raises:
         InvalidArgument: it is something else.
     """
-    job, slash, run = reference.rpartition("/")
+    job, slash, run = text("run", reference).rpartition("/")
     if not slash or not run or not run.isascii() or not run.isprintable():
         raise InvalidArgument("run", reference, "JOB/RUN or NAMESPACE/JOB/RUN")
     return f"{job_name(job, namespace)}/runs/{run}"
@@ -95,14 +110,16 @@ def backfill_name(reference: str, namespace: str) -> str:
     Raises:
         InvalidArgument: it is something else.
     """
-    job, slash, backfill = reference.rpartition("/")
+    job, slash, backfill = text("backfill", reference).rpartition("/")
     if not slash or not backfill or not backfill.isascii() or not backfill.isprintable():
         raise InvalidArgument("backfill", reference, "JOB/BACKFILL or NAMESPACE/JOB/BACKFILL")
     return f"{job_name(job, namespace)}/backfills/{backfill}"
 
 
 def text(field: str, value: str) -> str:
-    """Checks a text for people. Raises `InvalidArgument` where UTF-8 can't hold it."""
+    """Checks a text. Raises `InvalidArgument` where it is none, or UTF-8 can't hold it."""
+    if not isinstance(value, str):
+        raise InvalidArgument(field, value, "a str")
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -127,7 +144,9 @@ def _moment(seconds: int, microseconds: int) -> datetime:
 
 
 def timestamp(field: str, moment: datetime) -> Timestamp:
-    """Gives a Timestamp. Raises `InvalidArgument` where the datetime has no time zone."""
+    """Gives a Timestamp. Raises `InvalidArgument` where it is no datetime with a time zone."""
+    if not isinstance(moment, datetime):
+        raise InvalidArgument(field, moment, "a datetime with a time zone")
     if moment.tzinfo is None:
         raise InvalidArgument(field, moment.isoformat(), "a datetime with a time zone")
     message = Timestamp()
@@ -159,6 +178,6 @@ def count(field: str, value: int) -> int:
 
 
 def _checked(field: str, value: str) -> str:
-    if _ID.fullmatch(value) is None:
+    if _ID.fullmatch(text(field, value)) is None:
         raise InvalidArgument(field, value, _ID_RULE)
     return value

@@ -378,3 +378,20 @@ def test_an_answer_of_a_newer_mesh_is_named(client, api):
     api.decision = "pondered"
     with pytest.raises(errors.Unimplemented, match="'pondered', which this version"):
         list(client.jobs.decisions("nightly"))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda client: client.jobs.get(None), "job: None can't be used; expected a str"),
+        (lambda client: client.runs.get(3), "run: 3 can't be used; expected a str"),
+        (lambda client: client.backfills.get(b"a/b"), "backfill: b'a/b' can't be used"),
+        (lambda client: client.jobs.create("a", "make"), "spec: 'make' can't be used"),
+        (lambda client: client.jobs.explain("a", "2026"), "time: '2026' can't be used"),
+        (lambda client: client.jobs.trigger("a", request_id=5), "request_id: 5 can't be used"),
+        (lambda client: list(client.runs.list(states=["gone"])), "run_state: 'gone' can't be used"),
+    ],
+)
+def test_what_is_of_another_type_is_refused_as_what_is_out_of_range(client, call, message):
+    with pytest.raises(errors.InvalidArgument, match=message):
+        call(client)

@@ -1,5 +1,6 @@
 """A definition goes to the wire and back without loss."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta, timezone
 
 import pytest
@@ -165,3 +166,35 @@ def test_arguments_that_nest_too_deep_are_refused() -> None:
         args = {"a": args}
     with pytest.raises(InvalidArgument, match=r"task\.args: 'their nesting' can't be used"):
         spec_message(JobSpec(task=PythonTask("echo", args)))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("task", "make", "spec.task: 'make' can't be used; expected Task"),
+        ("schedules", Cron("0 3 * * *"), r"spec.schedules: Cron.* expected "),
+        ("schedules", (Every(5),), r"spec.schedules: \(Every.* expected .*timedelta"),
+        ("timeout", 30, "spec.timeout: 30 can't be used; expected timedelta"),
+        ("priority", 1.5, "spec.priority: 1.5 can't be used; expected int"),
+        ("priority", 2**80, "spec.priority: 1208925819614629174706176 can't be used; expected int"),
+        ("labels", {"team": 1}, "spec.labels: {'team': 1} can't be used; expected "),
+        ("task", HttpTask("http://a", body=object()), "spec.task: HttpTask"),
+        ("overlap", "wait", "overlap_policy: 'wait' can't be used; expected one of skip, buffer"),
+        ("overlap", None, "overlap_policy: None can't be used; expected one of skip, buffer_one"),
+        ("overlap", "unspecified", "overlap_policy: 'unspecified' can't be used; expected one of"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_by_the_name_of_its_field(field, value, message):
+    spec = replace(JobSpec(task=ShellTask("x")), **{field: value})
+    with pytest.raises(InvalidArgument, match=message):
+        spec_message(spec)
+
+
+def test_a_definition_that_is_none_is_refused():
+    with pytest.raises(InvalidArgument, match="spec: 'make' can't be used; expected a JobSpec"):
+        spec_message("make")
+
+
+def test_a_word_may_be_given_as_its_text():
+    spec = replace(JobSpec(task=ShellTask("x")), overlap="terminate_other")
+    assert spec_message(spec).overlap == job_pb2.OVERLAP_POLICY_TERMINATE_OTHER
