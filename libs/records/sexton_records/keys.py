@@ -23,7 +23,6 @@ BACKFILLS: Final = b"backfills/"
 DELETED: Final = b"deleted/"
 FORMER: Final = b"former/"
 ACTIVE: Final = b"active/"
-RUNNING: Final = b"running/"
 RUNS: Final = b"runs/"
 ENDED: Final = b"ended/"
 DEAD: Final = b"dead/"
@@ -217,21 +216,6 @@ def active_prefix(shard: int, queue: str | None = None, priority: int | None = N
     if priority is None:
         return b"active/%03d/%s/" % (shard, queue.encode())
     return b"active/%03d/%s/%03d/" % (shard, queue.encode(), MAX_PRIORITY - priority)
-
-
-def running_key(handle: bytes) -> bytes:
-    """Returns the key that says that a handle is assigned; its value is empty."""
-    return RUNNING + handle[len(ACTIVE) :]
-
-
-def running_prefix(shard: int) -> bytes:
-    """Returns what the keys of a shard's assigned runs start with."""
-    return b"running/%03d/" % shard
-
-
-def handle_of_running(key: bytes) -> bytes:
-    """Returns the handle of an assigned run."""
-    return ACTIVE + key[len(RUNNING) :]
 
 
 def run_key(namespace: str, job: str, uid: str, run_id: RunId) -> bytes:

@@ -95,6 +95,7 @@ class RecordedStore:
         reverse: bool = False,
         keys_only: bool = False,
         page_token: bytes = b"",
+        min_version: int = 0,
     ) -> Page:
         """Reads a page."""
         call = self._invoke("scan", prefix=text(start))
@@ -106,6 +107,7 @@ class RecordedStore:
                 reverse=reverse,
                 keys_only=keys_only,
                 page_token=page_token,
+                min_version=min_version,
             )
         self._recorder.ok(
             call,

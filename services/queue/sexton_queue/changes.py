@@ -176,7 +176,7 @@ def _after_attempt(
 ) -> Change:
     record = records.end_attempt_record(entry.record, run, entry.run.token, end, now)
     if run.ended:
-        txn = records.end_txn(entry.key, entry.revision, record, run, was_held=True, shards=shards)
+        txn = records.end_txn(entry.key, entry.revision, record, run, shards=shards)
         return Change(Kind.END, txn, entry=entry, run=run, record=record, ask=ask)
     txn = records.line_up_txn(entry.key, entry.revision, record)
     return Change(Kind.LINE_UP, txn, entry=entry, run=run, record=record, ask=ask)
@@ -226,7 +226,7 @@ def _ended_in_line(
     entry: Entry, run: Run, error: run_pb2.RunError, ask: Ask, shards: int
 ) -> Change:
     record = records.end_waiting_record(entry.record, run, error)
-    txn = records.end_txn(entry.key, entry.revision, record, run, was_held=False, shards=shards)
+    txn = records.end_txn(entry.key, entry.revision, record, run, shards=shards)
     return Change(Kind.END, txn, entry=entry, run=run, record=record, ask=ask)
 
 

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Final
 
 from sexton.errors import SextonError, TooLarge
+from sexton_core.runs import WITH_WORKER
 from sexton_queue.entries import Complete, Now
 from sexton_queue.line import Refill
 from sexton_queue.machine import Machine
@@ -25,7 +26,7 @@ from sexton_queue.records import (
 )
 from sexton_queue.table import Question, answer_ended
 from sexton_records import keys
-from sexton_records.runs import decode_run
+from sexton_records.runs import STATE_OF, decode_run
 from sexton_runtime.kv._backoff import Backoff
 from sexton_runtime.kv.client import StoreClient
 from sexton_runtime.kv.types import KeyValue, prefix_end
@@ -100,13 +101,13 @@ class Reading:
                 self._machine.roster.load(name, record, self._now())
 
     async def _load_running(self) -> None:
-        handles = [
-            keys.handle_of_running(kv.key)
-            async for kv in self._scan(keys.running_prefix(self._shard), keys_only=True)
-        ]
-        for first in range(0, len(handles), BATCH):
-            found = await self._groups([(handle,) for handle in handles[first : first + BATCH]])
-            self._table.observe((kv for (kv,) in found if kv.create_revision), self._now())
+        """Reads what is assigned: the leader has written it once, an owner at least once more.
+
+        So the runs that only wait cost the store a look at their keys, and this owner nothing.
+        """
+        async for kv in self._scan(keys.active_prefix(self._shard), min_version=2):
+            if STATE_OF[RunRecord.FromString(kv.value).state] in WITH_WORKER:
+                self._table.observe([kv], self._now())
 
     async def _find_lanes(self) -> None:
         prefix = keys.active_prefix(self._shard)
@@ -263,11 +264,11 @@ class Reading:
         namespace, job = job_of(state.value)
         return keys.run_key(namespace, job, parsed.uid, parsed.run_id)
 
-    async def _scan(self, prefix: bytes, *, keys_only: bool = False) -> AsyncIterator[KeyValue]:
+    async def _scan(self, prefix: bytes, *, min_version: int = 0) -> AsyncIterator[KeyValue]:
         token = b""
         while True:
             page = await self._store.scan(
-                prefix, prefix_end(prefix), keys_only=keys_only, page_token=token
+                prefix, prefix_end(prefix), page_token=token, min_version=min_version
             )
             for kv in page.kvs:
                 yield kv

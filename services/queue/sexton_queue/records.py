@@ -151,7 +151,7 @@ def assign_txn(
     state = keys.state_key(keys.shard_of(uid, coordinator_shards), uid)
     return Txn(
         compares=(_unchanged(key, revision), Compare(state, Target.EXISTS, operand=True)),
-        then=(Put(key, record.SerializeToString()), Put(keys.running_key(key), b"")),
+        then=(Put(key, record.SerializeToString()),),
         not_before_ns=not_before,
     )
 
@@ -169,14 +169,12 @@ def line_up_txn(key: bytes, revision: int, record: RunRecord) -> Txn:
     """Puts a run back into the line; its place, the key, is what it was."""
     return Txn(
         compares=(_unchanged(key, revision),),
-        then=(Put(key, record.SerializeToString()), Delete(keys.running_key(key))),
+        then=(Put(key, record.SerializeToString()),),
         use_reserve=True,
     )
 
 
-def end_txn(
-    key: bytes, revision: int, record: RunRecord, run: Run, *, was_held: bool, shards: int
-) -> Txn:
+def end_txn(key: bytes, revision: int, record: RunRecord, run: Run, *, shards: int) -> Txn:
     """Ends a run: out of the line, into the job's history and the lists by time."""
     assert run.ended_at is not None, "an ended run has an end"
     template = record.template
@@ -193,8 +191,6 @@ def end_txn(
         Put(ended_run_key(record), record.SerializeToString()),
         Put(keys.ended_key(shard, run.ended_at, uid, record.run_id), summary),
     ]
-    if was_held:
-        writes.append(Delete(keys.running_key(key)))
     if STATES[run.state].dead_letter:
         queue_shard = keys.parse_handle_key(key).shard
         dead = keys.dead_key(queue_shard, run.ended_at, uid, record.run_id)

@@ -36,6 +36,7 @@ from sexton_runtime.kv.validate import (
     check_range,
     check_release,
     check_renewals,
+    check_revision,
     check_txns,
     check_watch,
 )
@@ -49,6 +50,9 @@ from sexton_store.requests import AcquireRequest, CommitRequest, PersistRequest,
 from sexton_store.timekeeper import Timekeeper
 from sexton_store.watch import Watcher
 from sexton_store.writer import Writer
+
+MAX_PASSED = 10_000
+"""Keys that a scan leaves out before it gives others their turn: some milliseconds."""
 
 _log = structlog.get_logger(__name__)
 
@@ -196,9 +200,11 @@ class EmbeddedEngine:
         reverse: bool = False,
         keys_only: bool = False,
         page_token: bytes = b"",
+        min_version: int = 0,
     ) -> Page:
         """Reads one page of [start, end) from one snapshot; an empty `end` is the last key."""
         check_range(start, end, limit, LIMITS)
+        check_revision(min_version, "min_version")
         low, high = start, end
         if page_token:
             low, high = continue_range(start, end, page_token, reverse=reverse)
@@ -207,12 +213,23 @@ class EmbeddedEngine:
         kvs: list[KeyValue] = []
         token, room = b"", LIMITS.max_page_bytes
         with self._disk.view() as view:
-            for kv in view.scan(low, high, reverse=reverse, keys_only=keys_only):
+            headers_only = keys_only or min_version > 1
+            last, passed = b"", 0
+            for found in view.scan(low, high, reverse=reverse, keys_only=headers_only):
+                if found.version < min_version:
+                    last, passed = found.key, passed + 1
+                    if passed < MAX_PASSED:
+                        continue
+                    token = make_token(start, end, last, reverse=reverse)
+                    break
+                whole = keys_only or not headers_only
+                kv = found if whole else _read(view, found.key, keys_only=False)
                 room -= len(kv.key) + len(kv.value)
                 if kvs and (len(kvs) == (limit or LIMITS.max_page_items) or room < 0):
-                    token = make_token(start, end, kvs[-1].key, reverse=reverse)
+                    token = make_token(start, end, last, reverse=reverse)
                     break
                 kvs.append(kv)
+                last = kv.key
             revision = live.revision_of(view)
         await live.writer.published(revision)
         return Page(revision, tuple(kvs), token, live.time.mesh_ns())

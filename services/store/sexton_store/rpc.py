@@ -92,6 +92,7 @@ class StoreServicer(store_pb2_grpc.StoreServiceServicer):
             reverse=request.reverse,
             keys_only=request.keys_only,
             page_token=request.page_token,
+            min_version=request.min_version,
         )
         return pb.ScanResponse(
             revision=page.revision,

@@ -23,7 +23,6 @@ def test_a_run_is_assigned_executed_and_settled() -> None:
         assert record.attempts[0].state == run_pb2.ATTEMPT_STATE_SUCCEEDED
         assert record.result_json == "{}"
         assert await mesh.keys_below(b"active/") == []
-        assert await mesh.keys_below(b"running/") == []
         assert len(await mesh.keys_below(b"ended/")) == 1
         assert await mesh.keys_below(b"dead/") == []
         await worker.close()

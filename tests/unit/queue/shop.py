@@ -9,6 +9,7 @@ from __future__ import annotations
 from unit.queue.lines import UID, T
 
 from sexton_core.instants import SECOND
+from sexton_core.runs import WITH_WORKER
 from sexton_core.words import RunEvent, RunState
 from sexton_queue.changes import Change
 from sexton_queue.entries import Complete, End, Now, Report
@@ -60,8 +61,10 @@ class Shop:
             if key.startswith(b"sessions/"):
                 name = key.rpartition(b"/")[2].decode()
                 self.machine.roster.load(name, SessionRecord.FromString(kv.value), self.now)
-        held = [keys.handle_of_running(key) for key in self.kvs if key.startswith(b"running/")]
-        self.machine.table.observe([self.kvs[key] for key in sorted(held)], self.now)
+        for key, kv in sorted(self.kvs.items()):
+            written_again = key.startswith(b"active/") and kv.version > 1
+            if written_again and STATE_OF[RunRecord.FromString(kv.value).state] in WITH_WORKER:
+                self.machine.table.observe([kv], self.now)
         for key in self.kvs:
             if key.startswith(b"active/"):
                 parsed = keys.parse_handle_key(key)

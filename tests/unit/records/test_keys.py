@@ -22,7 +22,6 @@ def test_a_handle_key_reads_as_documented() -> None:
         b"abcdefghijklmnopqrstuvwx/t20261129T030000Z-abcdefgh"
     )
     assert keys.parse_handle_key(key) == (7, "reports", 5, 1_000, UID, RUN)
-    assert keys.handle_of_running(keys.running_key(key)) == key
 
 
 @given(HANDLES, HANDLES)

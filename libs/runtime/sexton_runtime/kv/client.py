@@ -51,6 +51,7 @@ from sexton_runtime.kv.validate import (
     check_range,
     check_release,
     check_renewals,
+    check_revision,
     check_watch,
 )
 from sexton_runtime.randomness import Randomness
@@ -221,9 +222,11 @@ class StoreClient:
         reverse: bool = False,
         keys_only: bool = False,
         page_token: bytes = b"",
+        min_version: int = 0,
     ) -> Page:
         """Reads one page of [start, end) from one snapshot; an empty `end` is the last key."""
         check_range(start, end, limit, self.limits)
+        check_revision(min_version, "min_version")
         request = pb.ScanRequest(
             start=start,
             end=end,
@@ -231,6 +234,7 @@ class StoreClient:
             reverse=reverse,
             keys_only=keys_only,
             page_token=page_token,
+            min_version=min_version,
         )
         response = await self._read(self._stub.Scan, request)
         return Page(

@@ -81,8 +81,13 @@ class Engine(Protocol):
         reverse: bool = False,
         keys_only: bool = False,
         page_token: bytes = b"",
+        min_version: int = 0,
     ) -> Page:
-        """Reads one page of [start, end) from one snapshot; an empty `end` is the last key."""
+        """Reads one page of [start, end) from one snapshot; an empty `end` is the last key.
+
+        Keys with a version below `min_version` are left out: the page may be short, or empty, and
+        yet not be the last.
+        """
         ...
 
     def watch(self, prefix: bytes, start_revision: int = 0, *, keys_only: bool = False) -> Watching:

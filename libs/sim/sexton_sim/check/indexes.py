@@ -1,16 +1,14 @@
 """Indexes and records stand for each other, one to one: S21, after every commit; a part of S15.
 
-docs/keys.md: a job and its state, a state and its timer, an assigned run and its entry below
-`running/`, a run in flight and its name in its job's state, an ended run and its entry by time.
+docs/keys.md: a job and its state, a state and its timer, a run in flight and its name in its job's
+state, an ended run and its entry by time.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sexton_core.runs import WITH_WORKER
 from sexton_records import keys
-from sexton_records.runs import STATE_OF
 from sexton_sim.check.describe import instant
 from sexton_sim.check.records import MeshCommit
 from sexton_sim.check.verdict import Verdict
@@ -43,7 +41,6 @@ class IndexRules:
         self._verdict = verdict
         self._late = late
         self._jobs: dict[str, _Job] = {}
-        self._assigned: set[bytes] = set()
         self._ended: set[tuple[str, str]] = set()
         self._listed: set[tuple[str, str]] = set()
 
@@ -54,7 +51,6 @@ class IndexRules:
     def take(self, commit: MeshCommit) -> None:
         """Looks at a commit."""
         touched = self._take_jobs(commit)
-        self._check_running(commit)
         self._check_ended(commit)
         for uid in touched:
             job = self._jobs.get(uid)
@@ -121,22 +117,6 @@ class IndexRules:
                 f"{name} has runs in flight that nothing names: {', '.join(sorted(strangers)[:3])}",
                 commit,
             )
-
-    def _check_running(self, commit: MeshCommit) -> None:
-        for changed in commit.of(keys.RUNNING):
-            handle = keys.handle_of_running(changed.key)
-            held = self._assigned
-            (held.discard if changed.after is None else held.add)(handle)
-        for changed in commit.of(keys.ACTIVE):
-            self._verdict.checked["S21"] += 1
-            after = changed.after
-            with_worker = after is not None and STATE_OF[after.state] in WITH_WORKER
-            known = changed.key in self._assigned
-            if with_worker != known and not (self._late and with_worker):
-                where = "is" if known else "is not"
-                run_id = keys.parse_handle_key(changed.key).run_id
-                state = "gone" if after is None else STATE_OF[after.state]
-                self._say(f"run {run_id} is {state}, and {where} below `running/`", commit)
 
     def _check_ended(self, commit: MeshCommit) -> None:
         """An ended run and its entry by time come and go in one commit."""

@@ -5,7 +5,9 @@ That a compare which a commit carries was true is checked by `Log`; here, that i
 
 from __future__ import annotations
 
+from sexton_core.runs import WITH_WORKER
 from sexton_records import keys
+from sexton_records.runs import STATE_OF
 from sexton_runtime.kv.types import Compare, Target, lease_key
 from sexton_sim.check.records import Changed, MeshCommit
 from sexton_sim.check.verdict import Verdict
@@ -62,14 +64,13 @@ def _missing(kind: bytes, changed: Changed, commit: MeshCommit, *, leads: bool, 
     if kind == keys.ACTIVE and changed.before is None:
         own, state = _compared(commit, changed.key), _compares(commit, keys.STATE)
         return _first(own=own, state=state, **{"the coordinator's lease": leads})
-    if kind == keys.RUNNING and changed.after is not None:
-        state = _compares(commit, keys.STATE)
-        return _first(state=state, **{"the queue's lease": owns})
     if kind == keys.ACTIVE:
-        return _first(own=_unchanged(commit, changed), **{"the queue's lease": owns})
+        state = not _is_assigned(changed) or _compares(commit, keys.STATE)
+        own = _unchanged(commit, changed)
+        return _first(own=own, state=state, **{"the queue's lease": owns})
     if kind in {keys.RUNS, keys.ENDED, keys.DEAD} and changed.after is None:
         return _first(**{"the coordinator's lease": leads})
-    if kind in {keys.RUNNING, keys.RUNS, keys.ENDED, keys.DEAD, keys.SESSIONS, keys.QUEUES}:
+    if kind in {keys.RUNS, keys.ENDED, keys.DEAD, keys.SESSIONS, keys.QUEUES}:
         return _first(**{"the queue's lease": owns})
     if kind == keys.REQUESTS:
         return _first(own=_compared(commit, changed.key))
@@ -98,3 +99,12 @@ def _unchanged(commit: MeshCommit, changed: Changed) -> bool:
 
 def _compares(commit: MeshCommit, prefix: bytes) -> bool:
     return any(it.key.startswith(prefix) for it in commit.compares)
+
+
+def _is_assigned(changed: Changed) -> bool:
+    """Tells whether a run in line becomes a session's."""
+    before, after = changed.before, changed.after
+    if before is None or after is None:
+        return False
+    held = [STATE_OF[record.state] in WITH_WORKER for record in (before, after)]
+    return held == [False, True]

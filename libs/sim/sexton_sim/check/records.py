@@ -23,7 +23,6 @@ _DECODERS: Final[dict[bytes, Callable[[bytes], Any]]] = {
     keys.DELETED: pb.DeletedRecord.FromString,
     keys.FORMER: pb.FormerRecord.FromString,
     keys.ACTIVE: pb.RunRecord.FromString,
-    keys.RUNNING: bytes,
     keys.RUNS: pb.RunRecord.FromString,
     keys.ENDED: pb.EndedRecord.FromString,
     keys.DEAD: pb.EndedRecord.FromString,

@@ -154,22 +154,29 @@ class SettlingRules:
         """Looks at a commit."""
         for changed in commit.of(keys.SESSIONS):
             self._flag(self._sessions, changed.key.decode().split("/")[2], changed)
-        for changed in commit.of(keys.RUNNING):
-            handle = keys.handle_of_running(changed.key)
-            if changed.after is None:
-                self._running.pop(handle, None)
-            else:
-                self._running[handle] = keys.parse_handle_key(handle).queue
         for changed in commit.of(keys.QUEUES):
             queue = changed.key.decode().split("/")[2]
             self._paused.pop(queue, None)
             if changed.after is not None:
                 self._paused[queue] = _moment(commit, f"queue {queue} paused")
+        moved = self._note_running(commit)
         self._take_runs(commit)
         for changed in commit.of(keys.STATE):
             self._flag(self._jobs, changed.uid, changed)
-        if commit.of(keys.RUNNING):
+        if moved:
             self._check_limits(commit)
+
+    def _note_running(self, commit: MeshCommit) -> bool:
+        """Follows which runs are assigned; tells whether that has changed."""
+        before = len(self._running)
+        touched = False
+        for changed in commit.of(keys.ACTIVE):
+            after = changed.after
+            if after is None or STATE_OF[after.state] not in WITH_WORKER:
+                touched |= self._running.pop(changed.key, None) is not None
+            elif changed.key not in self._running:
+                self._running[changed.key] = keys.parse_handle_key(changed.key).queue
+        return touched or len(self._running) != before
 
     def speak(self, verdict: Verdict) -> None:
         """Says from now on what it finds."""
@@ -213,7 +220,7 @@ class SettlingRules:
             if changed.before is None:
                 self._take_new(run_key, changed, commit)
                 continue
-            run = self.live.get(run_key) or self._adopt(run_key, changed, commit)
+            run = self.live.get(run_key) or self._adopt(run_key, changed)
             if changed.after is None:
                 self._take_end(run, changed, finals.pop(run_key, None), commit)
             else:
@@ -226,15 +233,12 @@ class SettlingRules:
                 name = run_name(changed.before)
                 self._violate("S11", name, "has ended, and its end was written over", commit)
 
-    def _adopt(self, run_key: RunKey, changed: Changed, commit: MeshCommit) -> Run:
+    def _adopt(self, run_key: RunKey, changed: Changed) -> Run:
         """Takes on a run that was there before the log began."""
         record: pb.RunRecord = changed.before
         made = Moment(0, record.create_time_ns, 0, f"run {run_name(record)} made")
         run = self.live[run_key] = Run(changed.key, made, record, adopted=True)
         if STATE_OF[record.state] in WITH_WORKER:
-            running = keys.running_key(changed.key)
-            if all(it.key != running or it.after is not None for it in commit.of(keys.RUNNING)):
-                self._running[changed.key] = keys.parse_handle_key(changed.key).queue
             last = record.attempts[-1]
             assigned = Moment(0, last.assign_time_ns, 0, f"run {run.name} assigned")
             token = _live_token(changed)
@@ -280,8 +284,6 @@ class SettlingRules:
         if len(dead) != STATES[became].dead_letter:
             said = f"ended as {became}, and is {len(dead)} times among the dead letters"
             self._violate("S16", run.name, said, commit)
-        if changed.key in self._running:
-            self._violate("S15", run.name, "has ended, and still counts as running", commit)
         for listener in self.listeners:
             listener.ended(run)
 
@@ -342,9 +344,9 @@ class SettlingRules:
         """In line or with a session, never neither and never both."""
         after = changed.after
         held = STATE_OF[after.state] in WITH_WORKER
-        if held != (changed.key in self._running) or held != bool(after.session):
+        if held != bool(after.session):
             said = f"is {STATE_OF[after.state]}, with the session {after.session!r}"
-            self._violate("S15", run.name, f"{said}, and `running/` says otherwise", commit)
+            self._violate("S15", run.name, said, commit)
         if held and not self._is_there(self._sessions, after.session):
             said = f"is with session {after.session}, which is not there"
             self._violate("S15", run.name, said, commit)

@@ -14,6 +14,8 @@ from functools import partial
 from typing import Any
 
 from sexton.errors import SextonError
+from sexton.internal.v1.records_pb2 import RunRecord
+from sexton.v1 import run_pb2
 from sexton_coordinator.app import Coordinator
 from sexton_queue.app import Queue
 from sexton_queue.config import QueueConfig
@@ -54,11 +56,11 @@ LEASE_S = 2.0
 """Of leaders and owners."""
 _POINTS = {
     keys.ACTIVE: "fire",
-    keys.RUNNING: "assignment",
     keys.RUNS: "settlement",
     keys.JOBS: "definition",
 }
 """What a step is that writes a new key below these, or, for a definition, any."""
+_RUNNING = run_pb2.RUN_STATE_RUNNING
 _PUSH = "/sexton.internal.v1.QueueService/Push"
 _Service = Coordinator | Queue | Worker
 
@@ -158,6 +160,8 @@ class MeshWorld(Simulation):
                 name = "owner's lease"
             if name and (new or name == "definition"):
                 names[name] = None
+            elif name == "fire" and RunRecord.FromString(record.value).state == _RUNNING:
+                names["assignment"] = None
         return list(names)
 
     def _observe(self, event: Event) -> None:

@@ -373,6 +373,7 @@ class ScanRequest(_message.Message):
     REVERSE_FIELD_NUMBER: _builtins.int
     KEYS_ONLY_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    MIN_VERSION_FIELD_NUMBER: _builtins.int
     start: _builtins.bytes
     """First key of the range (inclusive). Empty: from the smallest key."""
     end: _builtins.bytes
@@ -387,6 +388,10 @@ class ScanRequest(_message.Message):
     """Leaves the values out of the answer."""
     page_token: _builtins.bytes
     """The previous page's `next_page_token`, with the same start, end and reverse. Empty: first page."""
+    min_version: _builtins.int
+    """Leaves out keys that have been written fewer times than this since their creation. Such a page
+    may be short, or empty, and yet not be the last. 0: none is left out.
+    """
     def __init__(
         self,
         *,
@@ -396,10 +401,11 @@ class ScanRequest(_message.Message):
         reverse: _builtins.bool = ...,
         keys_only: _builtins.bool = ...,
         page_token: _builtins.bytes = ...,
+        min_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "keys_only", b"keys_only", "limit", b"limit", "page_token", b"page_token", "reverse", b"reverse", "start", b"start"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "keys_only", b"keys_only", "limit", b"limit", "min_version", b"min_version", "page_token", b"page_token", "reverse", b"reverse", "start", b"start"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
