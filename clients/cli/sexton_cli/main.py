@@ -59,15 +59,24 @@ def run(arguments: list[str]) -> int:
     except (Abort, KeyboardInterrupt):
         return _INTERRUPTED
     except BrokenPipeError:
-        # The reader has gone (`| head`). Nothing may be written at exit any more.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _fall_silent()
+    except SystemExit as ended:
+        # What Typer makes of a reader that goes away in the middle of a long output.
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        return _fall_silent()
     except Exception as error:
         if os.environ.get("SEXTON_DEBUG"):
             raise
         name = type(error).__name__
         return _fail(f"internal error, {name}: {error}; SEXTON_DEBUG=1 shows where", 1)
     return code if isinstance(code, int) else 0
+
+
+def _fall_silent() -> int:
+    """The reader has gone (`| head`): nothing may be written at exit any more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
 
 
 def _show_version(asked: bool) -> None:  # noqa: FBT001 - the parser calls it

@@ -246,3 +246,13 @@ def test_a_reader_that_goes_away_is_no_error():
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_reader_that_goes_away_in_the_middle_of_a_long_output_is_no_error(monkeypatch, capfd):
+    ours, theirs = os.pipe()
+    os.close(ours)
+    with os.fdopen(theirs, "w") as stdout:
+        monkeypatch.setattr("sys.stdout", stdout)
+        assert entry.run(["preview", "* * * * *", "--count", "500"]) == 0
+        monkeypatch.undo()
+    assert capfd.readouterr().err == ""
