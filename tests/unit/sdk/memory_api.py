@@ -118,6 +118,9 @@ class MemoryApi(
 
     def GetJob(self, request, context):
         with self._answering("GetJob", context):
+            if request.name in self.deleted and request.name not in self.jobs:
+                # This call alone tells, as the real one.
+                raise errors.NotFound("job", request.name, self.deleted[request.name])
             return scheduler_pb2.GetJobResponse(job=self._job(request.name))
 
     def ListJobs(self, request, context):
@@ -401,7 +404,7 @@ class MemoryApi(
 
     def _job(self, name):
         if name not in self.jobs:
-            raise errors.NotFound("job", name, self.deleted.get(name, ""))
+            raise errors.NotFound("job", name)
         return self.jobs[name]
 
     def _run(self, name):

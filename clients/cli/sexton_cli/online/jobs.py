@@ -140,6 +140,13 @@ def _listed(job: Job) -> dict[str, Any]:
 
 def look_around(client: Client, job: str, error: errors.NotFound) -> NotFound:
     """Says where a job is that does not exist under the name that was given."""
+    if error.facts.get("kind") != "job":  # one of its backfills, or a version
+        return NotFound(short_names(str(error)))
+    try:
+        # Only a question about the job itself tells whether there was one.
+        client.jobs.get(job)
+    except errors.NotFound as told:
+        error = told
     name, said = job.rpartition("/")[2], short_names(str(error))
     if "deleted_at" in error.facts:
         return NotFound(f"{said}: see `sexton jobs ledger {job}`, `sexton why`, `sexton runs list`")
