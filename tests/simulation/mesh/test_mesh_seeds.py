@@ -44,6 +44,12 @@ FORMERLY_FAILING = (
         20,
         "2026-11-30, store client: mesh time went on in a replica while the store was away",
     ),
+    (
+        334,
+        15,
+        20,
+        "2026-11-30, owner: a pause that nobody waited for was not known, and no resume written",
+    ),
 )
 """(seed, virtual seconds of faults and of quiet, when it was mended and what it had found)."""
 
