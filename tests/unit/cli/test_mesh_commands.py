@@ -525,12 +525,11 @@ def test_every_command_about_a_deleted_job_says_that_it_was_deleted(sexton, api,
     del api.jobs[NIGHTLY]
     api.deleted[NIGHTLY] = "2026-11-28T12:00:00Z"
     code, _, err = sexton("jobs", command, "nightly")
-    assert (code, err) == (
-        3,
-        (
-            "sexton: there is no job 'default/nightly': it was deleted at 2026-11-28T12:00:00Z, and "
-            "its past is kept: see `sexton jobs ledger nightly`, `sexton why`, `sexton runs list`\n"
-        ),
+    assert code == 3
+    assert err == (
+        "sexton: there is no job 'default/nightly': it was deleted at 2026-11-28T12:00:00Z, "
+        "and its past is kept: see `sexton jobs ledger nightly`, `sexton why`, "
+        "`sexton runs list`\n"
     )
 
 
