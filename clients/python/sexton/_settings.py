@@ -66,9 +66,15 @@ def settings(
     The secret of a mesh of this machine is shown to that mesh's own addresses only.
 
     Raises:
-        InvalidArgument: an address, TLS, the namespace or the secret has a form that can't be used.
+        InvalidArgument: an address, TLS, the namespace, the secret or a time has a form that can't
+            be used.
         Unauthenticated: the secret's file can't be read.
     """
+    # Written so that NaN, which compares as false, is refused as well.
+    if not timeout_s > 0:
+        raise InvalidArgument("timeout_s", timeout_s, "more than 0 seconds")
+    if not retry_for_s >= 0:
+        raise InvalidArgument("retry_for_s", retry_for_s, "0 seconds or more")
     given = os.environ if environment is None else environment
     local = local_mesh.find(given)
     if address is not None:

@@ -1,6 +1,7 @@
 """How a client finds its mesh: what is given, the environment, a mesh of this machine."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -142,3 +143,11 @@ def test_a_mesh_that_stops_leaves_the_file_of_another_alone(announced, tmp_path)
     local_mesh.withdraw(announced, folder)
     local_mesh.withdraw(announced, folder)
     assert local_mesh.find() is None
+
+
+@pytest.mark.parametrize(
+    "given", [{"timeout_s": x} for x in (0, -1, math.nan)] + [{"retry_for_s": math.nan}]
+)
+def test_a_time_that_is_none_is_refused(given):
+    with pytest.raises(errors.InvalidArgument, match="seconds"):
+        settings(environment={}, **given)
