@@ -203,7 +203,10 @@ def backfill(  # noqa: PLR0917 - each is an option
         typer.Option(help="Of the starts; default: one run after another."),
     ] = None,
     skip_succeeded: Annotated[
-        bool, typer.Option("--skip-succeeded", help="Leave out what has succeeded.")
+        bool,
+        typer.Option(
+            "--skip-succeeded", help="Leave out times whose run of the schedule succeeded."
+        ),
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Tell exactly what would run, and start nothing.")

@@ -23,7 +23,8 @@ def show_plan(plan: BackfillPlan, zone: str, output: ListFormat) -> None:
     if print_data(data, output):
         return
     print_table(times.both_headers(zone), [times.both(moment, zone) for moment in plan.times])
-    print_line(f"{len(plan.times)} runs, in this order; nothing has been started")
+    runs = "1 run" if len(plan.times) == 1 else f"{len(plan.times)} runs, in this order"
+    print_line(f"{runs}; nothing has been started")
 
 
 def show_list(found: Iterable[Backfill], output: ListFormat) -> None:
