@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from sexton import errors
 from sexton._settings import Settings
+from sexton._values import text
 from sexton._wire import Call, Wire
 from sexton.history import CallHistory
 
@@ -152,9 +153,19 @@ class Calls:
                 self._replicas.skip(address)
             raise
 
-    def new_id(self) -> str:
-        """Makes a request id."""
-        return f"{self._randomness.getrandbits(128):032x}"
+    def request_id(self, given: str | None) -> str:
+        """Gives the id of a request: the one that was given, or a new one.
+
+        Raises:
+            InvalidArgument: an empty one, such as an unset variable of a script: it would be
+                another request each time.
+        """
+        if given is None:
+            return f"{self._randomness.getrandbits(128):032x}"
+        if given == "":
+            expected = "1 to 128 printable characters, unique per intention"
+            raise errors.InvalidArgument("request_id", given, expected)
+        return text("request_id", given)
 
     @property
     def wire(self) -> Wire:

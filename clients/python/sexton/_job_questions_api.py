@@ -193,7 +193,7 @@ class AsyncJobQuestions:
             timeout_s: of the call, repetitions included.
         """
         request = self._backfill(job, start, end, order, overlap, skip=skip_succeeded)
-        request.request_id = request_id or self._calls.new_id()
+        request.request_id = self._calls.request_id(request_id)
         answer = await self._backfill_call(request, timeout_s)
         return messages.backfill_of(answer.backfill)
 
@@ -215,7 +215,7 @@ class AsyncJobQuestions:
         6
         """
         request = self._backfill(job, start, end, order, overlap, skip=skip_succeeded)
-        request.request_id, request.validate_only = self._calls.new_id(), True
+        request.request_id, request.validate_only = self._calls.request_id(None), True
         answer = await self._backfill_call(request, timeout_s)
         return BackfillPlan(
             times=tuple(time.ToDatetime(UTC) for time in answer.times),

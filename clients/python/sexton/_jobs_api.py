@@ -60,7 +60,7 @@ class AsyncJobs(AsyncJobQuestions):
         """
         request = scheduler_pb2.CreateJobRequest(
             job=job_pb2.Job(name=self._name(name), spec=message_of(spec)),
-            request_id=text("request_id", request_id or self._calls.new_id()),
+            request_id=self._calls.request_id(request_id),
             validate_only=dry_run,
         )
         return messages.job_of((await self._call("CreateJob", request, timeout_s=timeout_s)).job)
@@ -290,7 +290,7 @@ class AsyncJobs(AsyncJobQuestions):
             timeout_s: of the call, repetitions included.
         """
         request = scheduler_pb2.TriggerJobRequest(
-            name=self._name(job), request_id=text("request_id", request_id or self._calls.new_id())
+            name=self._name(job), request_id=self._calls.request_id(request_id)
         )
         if overlap is not None:
             request.overlap = OVERLAPS.message(overlap)

@@ -149,7 +149,7 @@ class AsyncRuns:
             IllegalState: it is live.
         """
         request = scheduler_pb2.RetryRunRequest(
-            name=self._name(run), request_id=text("request_id", request_id or self._calls.new_id())
+            name=self._name(run), request_id=self._calls.request_id(request_id)
         )
         if overlap is not None:
             request.overlap = OVERLAPS.message(overlap)

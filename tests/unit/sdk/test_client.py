@@ -395,3 +395,17 @@ def test_an_answer_of_a_newer_mesh_is_named(client, api):
 def test_what_is_of_another_type_is_refused_as_what_is_out_of_range(client, call, message):
     with pytest.raises(errors.InvalidArgument, match=message):
         call(client)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client: client.jobs.create("a", SPEC, request_id=""),
+        lambda client: client.jobs.trigger("nightly", request_id=""),
+        lambda client: client.runs.retry(f"nightly/{ENDED_RUN}", request_id=""),
+        lambda client: client.jobs.backfill("nightly", NOW, NOW, request_id=""),
+    ],
+)
+def test_an_empty_request_id_is_not_taken_for_none(client, call):
+    with pytest.raises(errors.InvalidArgument, match="request_id: '' can't be used; expected 1 to"):
+        call(client)
