@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Final, NamedTuple
 
 from sexton.context import Context
@@ -88,6 +89,13 @@ def check_name(name: str) -> None:
     """Raises `InvalidArgument` where an effect can't be named so."""
     if not 1 <= len(name) <= _MAX_NAME:
         raise InvalidArgument("name", name, f"1 to {_MAX_NAME} characters")
+
+
+def age_s(older_than: timedelta) -> int:
+    """Gives an age in whole seconds; raises `InvalidArgument` where it would forget everything."""
+    if not isinstance(older_than, timedelta) or older_than < timedelta(seconds=1):
+        raise InvalidArgument("older_than", older_than, "a timedelta of 1 second or more")
+    return round(older_than.total_seconds())
 
 
 def check_newest(newest: int, context: Context) -> None:

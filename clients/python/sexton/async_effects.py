@@ -150,8 +150,9 @@ async def forget(connection: Connection, older_than: timedelta) -> int:
     An effect that is forgotten can happen again: see `sexton.effects.forget`.
     """
     statement = sql.FORGET_SQLITE if _is_sqlite(connection) else sql.FORGET_POSTGRESQL
+    age_s = sql.age_s(older_than)
     async with _transaction(connection):
-        return await _run(connection, statement, age=round(older_than.total_seconds()))
+        return await _run(connection, statement, age=age_s)
 
 
 class _Committed:

@@ -159,10 +159,13 @@ def forget(connection: Connection, older_than: timedelta) -> int:
 
     An effect that is forgotten can happen again: keep more than the longest time in which a run is
     delivered, retried or requeued.
+
+    Raises:
+        InvalidArgument: less than a second: every effect could happen again.
     """
     sqlite = sql.driver_of(connection).module == "sqlite3"
     statement = sql.FORGET_SQLITE if sqlite else sql.FORGET_POSTGRESQL
-    gone = _run(connection, statement, age=round(older_than.total_seconds()))
+    gone = _run(connection, statement, age=sql.age_s(older_than))
     connection.commit()
     return gone
 

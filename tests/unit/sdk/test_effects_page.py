@@ -8,6 +8,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from typing import Any
 import httpx
 import pytest
 from conformance.effects.attempts import FIRST, SECOND, attempt
+
+from sexton import effects
+from sexton.errors import InvalidArgument
 
 PAGE = (Path(__file__).parents[3] / "docs" / "effects.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -171,3 +175,11 @@ def test_of_two_that_move_the_pointer_at_once_the_newer_one_wins(server: Server)
     server.on_get.append(lambda: server.objects.update({"/latest": b'{"token": 19}'}))
     assert point_to(server.url, newer, "reports/t2")
     assert server.writes == [412, 412, 200]
+
+
+@pytest.mark.parametrize("age", [timedelta(0), timedelta(days=-90), 90])
+def test_what_was_just_recorded_is_not_forgotten_by_a_wrong_age(age) -> None:
+    with closing(sqlite3.connect(":memory:")) as shop:
+        effects.create_table(shop)
+        with pytest.raises(InvalidArgument, match=r"older_than: .* 1 second or more"):
+            effects.forget(shop, age)
