@@ -68,7 +68,7 @@ def settings(
     Raises:
         InvalidArgument: an address, TLS, the namespace, the secret or a time has a form that can't
             be used.
-        Unauthenticated: the secret's file can't be read.
+        Unauthenticated: the secret's file can't be read, or is empty.
     """
     # Written so that NaN, which compares as false, is refused as well.
     if not timeout_s > 0:
@@ -162,7 +162,10 @@ def _read(path: Path) -> str:
             f"the client secret's file {path} can't be read: {error.strerror}; name another one "
             f"with SEXTON_CLIENT_SECRET_FILE"
         ) from None
-    return _checked(text.strip().partition("\n")[0].strip())
+    secret = text.strip().partition("\n")[0].strip()
+    if not secret:
+        raise Unauthenticated(f"the client secret's file {path} is empty")
+    return _checked(secret)
 
 
 def _checked(secret: str) -> str:

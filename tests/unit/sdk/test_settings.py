@@ -151,3 +151,10 @@ def test_a_mesh_that_stops_leaves_the_file_of_another_alone(announced, tmp_path)
 def test_a_time_that_is_none_is_refused(given):
     with pytest.raises(errors.InvalidArgument, match="seconds"):
         settings(environment={}, **given)
+
+
+def test_an_empty_file_of_a_secret_is_named(tmp_path):
+    file = tmp_path / "client"
+    file.write_text("\n")
+    with pytest.raises(errors.Unauthenticated, match="client is empty"):
+        settings(secret_file=file, environment={})
