@@ -187,7 +187,9 @@ def test_a_short_outage_of_the_store_costs_no_running_job(until: float, broken: 
 # Leaders: L2 and L7
 
 
-def lead(*tenures: tuple[float, float | None], stop: float | None = None) -> Verdict:
+def lead(
+    *tenures: tuple[float, float | None], stop: float | None = None, also: str = ""
+) -> Verdict:
     """Leases from and until; all is calm from 20 s to 40 s."""
     story, told = Story(), Told()
     for begin, end in tenures:
@@ -196,6 +198,8 @@ def lead(*tenures: tuple[float, float | None], stop: float | None = None) -> Ver
             story.at(end).commit(Delete(LEADS))
     if stop is not None:
         told.fault(stop, "stop", "coordinator-1")
+        if also:
+            told.fault(stop + 1, "stop", also)
     rules = TakeoverRules(told.faults, told.verdict, TIMES, since_ns=20 * S, until_ns=40 * S)
     for entry in story.recorder.history().commits:
         rules.take(entry)
@@ -233,6 +237,11 @@ def test_after_sigterm_the_successor_has_the_lease_within_a_second(
     verdict = lead((1, end), (end + 0.1, None), stop=10)
     assert verdict.rules() == broken
     assert verdict.checked["L7"] == 1
+
+
+@pytest.mark.parametrize(("also", "judged"), [("worker-0", 1), ("coordinator-0", 0), ("store", 0)])
+def test_who_is_stopped_beside_others_that_matter_is_not_judged(also: str, judged: int) -> None:
+    assert lead((1, 12), (12.1, None), stop=10, also=also).checked["L7"] == judged
 
 
 # People, and a full disk: L6 and L8

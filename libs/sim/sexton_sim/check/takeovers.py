@@ -18,7 +18,9 @@ _RETRY_NS: Final = 1_000_000_000
 """Within so long a standby asks for a lease that is free; and a successor acts after SIGTERM."""
 _CALM_NS: Final = 6_000_000_000
 """Nothing else may be done for so long around a stop, so that it alone explains what follows."""
-_OWN: Final = frozenset({"inject", "exit", "start", "stop", "backup", "healed"})
+_OWN: Final = frozenset({"inject", "exit", "start", "backup", "healed"})
+_BYSTANDERS: Final = frozenset({"worker", "user", "backup"})
+"""Who may be told to stop at the same time: they hold no lease, and nobody waits for them."""
 
 
 class _Tenure(NamedTuple):
@@ -118,7 +120,10 @@ class TakeoverRules:
         others = [
             it
             for it in self._faults.notes
-            if abs(it.at_ns - at_ns) <= _CALM_NS and it is not note and it.what not in _OWN
+            if abs(it.at_ns - at_ns) <= _CALM_NS
+            and it is not note
+            and it.what not in _OWN
+            and not (it.what == "stop" and it.target.partition("-")[0] in _BYSTANDERS)
         ]
         if others:
             return
