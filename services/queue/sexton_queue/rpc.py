@@ -308,11 +308,11 @@ async def _hear_leader(requests: Any, tenure: Tenure) -> None:
     async for request in requests:
         tenure.require()
         wire.check_ends(request.ends)
+        now = tenure.now()
         for run in request.runs:
             if not table.is_handle(run.handle):
                 raise InvalidArgument("runs.handle", run.handle, "a handle of this shard")
             tenure.machine.counters.arrived += 1
-            now = tenure.now()
             entry = table.arrive(run.handle, run.revision, run.record, now)
             if entry is not None and not entry.arrived_at:
                 entry.arrived_at = now.mesh

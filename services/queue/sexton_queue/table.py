@@ -7,6 +7,7 @@ nobody holds it: it is then found again by reading.
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -24,10 +25,12 @@ from sexton_queue.records import RunReader, RunRecord, SessionRecord, only_waits
 from sexton_queue.sessions import Session, Sessions
 from sexton_queue.streams import LeaderStream, Settled
 from sexton_queue.timers import Timers
-from sexton_records.keys import active_prefix, parse_handle_key
+from sexton_records.keys import active_prefix
 from sexton_runtime.kv.types import KeyValue
 
 MAX_HANDLE_BYTES: Final = 480
+_HANDLE: Final = re.compile(rb"active/\d{3}/[!-.0-~]+/\d{3}/\d{20}/[!-.0-~]+/[!-.0-~]+")
+"""As `sexton_records.keys.handle_key` makes them: names and ids are printable and have no slash."""
 MAX_RECENT: Final = 50_000
 """Ended runs whose repeated completions are answered without reading."""
 MAX_QUESTIONS: Final = 10_000
@@ -78,11 +81,7 @@ class RunTable:
         """Tells whether a key can be that of a run in flight of this shard."""
         if not key.startswith(self._prefix) or len(key) > MAX_HANDLE_BYTES:
             return False
-        try:
-            parse_handle_key(key)
-        except ValueError:
-            return False
-        return True
+        return _HANDLE.fullmatch(key) is not None
 
     def arrive(self, key: bytes, revision: int, value: bytes, now: Now) -> Entry | None:
         """Takes a run as it was at a revision; gives its entry where it is in memory."""
