@@ -79,7 +79,8 @@ def explain(
     if job.created_at < at <= timeline.begins:
         return answer.forgotten(evidence)
     if not answer.asked():
-        return answer.end("no run was or will be asked for at this time", None)
+        # What was started by hand or by a backfill is no nominal time of a schedule.
+        return answer.end("no schedule asks for a run at this time", None)
     standing = standing_of(job, state, timeline, at, now=now, evidence=evidence)
     if deleted_at is not None and standing in UNDECIDED:
         return answer.left_undecided(deleted_at)

@@ -103,6 +103,8 @@ def test_an_instant_between_two_times_names_the_neighbours() -> None:
     assert answer.nominal is None
     assert answer.decision is None
     assert gates(answer) == [("exists", True), ("schedule", False)]
+    # Not "no run": a trigger may have made one.
+    assert answer.summary == "1970-01-01T00:00:25Z: no schedule asks for a run at this time."
     assert seconds([answer.previous or 0, answer.following or 0]) == [20, 30]
 
 
