@@ -227,6 +227,8 @@ def test_a_deleted_job_is_explained_and_otherwise_said_to_be_gone(sexton, mesh, 
         ("2026-11-30", "2026-11-29T23:00:00Z"),
         ("2026-10-25T02:30", "2026-10-25T00:30:00Z"),
         ("2026-11-30T03:00:00-05:00", "2026-11-30T08:00:00Z"),
+        ("2026-11-30T03:00-05:00", "2026-11-30T08:00:00Z"),
+        ("2026-11-30 03:00Z", "2026-11-30T03:00:00Z"),
     ],
 )
 def test_a_time_without_an_offset_is_one_of_the_job_s_zone(data, mesh, at, instant):

@@ -12,13 +12,17 @@ from sexton_core.errors import FieldError
 from sexton_core.instants import SECOND, Duration, Instant, parse_duration, parse_instant
 
 _NAMES_SHOWN: Final = 20
-_WITHOUT_OFFSET: Final = re.compile(
-    r"(?P<date>\d{4}-\d\d-\d\d)([T ](?P<time>\d\d:\d\d)(?P<seconds>:\d\d)?)?", re.ASCII
+_SHORTENED: Final = re.compile(
+    r"(?P<date>\d{4}-\d\d-\d\d)"
+    r"([T ](?P<time>\d\d:\d\d)(?P<seconds>:\d\d)?(?P<offset>Z|[+-]\d\d:\d\d)?)?",
+    re.ASCII,
 )
 
 
 def read_instant(text: str, option: str) -> Instant:
-    """Reads RFC 3339; a time or date without an offset is one of UTC, a date its midnight.
+    """Reads RFC 3339; without an offset it is one of UTC, without seconds a whole minute.
+
+    A date is its midnight.
 
     Raises:
         UsageError: it is neither.
@@ -26,9 +30,10 @@ def read_instant(text: str, option: str) -> Instant:
     """
     given = text
     try:
-        found = _WITHOUT_OFFSET.fullmatch(text)
+        found = _SHORTENED.fullmatch(text)
         if found is not None:
-            text = f"{found['date']}T{found['time'] or '00:00'}{found['seconds'] or ':00'}Z"
+            time = f"{found['time'] or '00:00'}{found['seconds'] or ':00'}"
+            text = f"{found['date']}T{time}{found['offset'] or 'Z'}"
         return parse_instant(text)
     except FieldError as error:
         expected = f"{error.expected}, or a date"
