@@ -119,6 +119,8 @@ def test_a_secret_is_renewed_with_the_old_one_accepted_and_retired_later(sexton,
     assert out.splitlines()[2] == f"{tmp_path}/client: the old ones retired"
     assert (tmp_path / "client").read_text() == new
     assert (tmp_path / "callers" / "client").read_text() == new
+    _, out, _ = sexton("secrets", tmp_path, "--renew", "client", "--retire", "client")
+    assert out.splitlines()[2] == f"{tmp_path}/client: renewed, the old ones retired"
     assert sexton("secrets", tmp_path, "--renew", "boss")[0] == 2
 
 

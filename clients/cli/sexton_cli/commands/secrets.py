@@ -69,7 +69,7 @@ def secrets(
                 renew_secret(folder / role, randomness)
                 done = "renewed"
             if role in retired and retire_secrets(folder / role, randomness):
-                done = "the old ones retired"
+                done = f"{'renewed, ' if done == 'renewed' else ''}the old ones retired"
             print_line(f"{folder / role}: {done}")
         made = load_or_create_secrets(SecretsConfig(dir=folder), Role, randomness)
         for name, target in copies:
