@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
 from sexton import _operating_messages as messages
+from sexton import _values
 from sexton._calls import Calls
 from sexton._spec_messages import OVERLAPS, spec_message
-from sexton._values import count, job_name, namespace_name, timestamp
+from sexton._values import job_name, namespace_name, timestamp
 from sexton._wire import Call
 from sexton.backfills import Backfill, BackfillOrder, BackfillPlan
 from sexton.errors import InvalidArgument
@@ -63,7 +64,7 @@ class AsyncJobQuestions:
         request = scheduler_pb2.PreviewJobRequest(
             after_time=None if after is None else timestamp("after", after),
             until_time=None if until is None else timestamp("until", until),
-            count=count,
+            count=_values.count("count", count),
         )
         if isinstance(job, JobSpec | job_pb2.JobSpec):
             spec = job
@@ -153,14 +154,14 @@ class AsyncJobQuestions:
             InvalidArgument: the range, or the interval, is none of these.
         """
         parent = "" if all_namespaces else namespace_name(namespace or self._namespace)
-        interval_s, rest = divmod(interval, timedelta(seconds=1))
-        if rest:
-            raise InvalidArgument("interval", str(interval), "whole seconds")
+        second = timedelta(seconds=1)
+        if not isinstance(interval, timedelta) or interval < second or interval % second:
+            raise InvalidArgument("interval", str(interval), "a timedelta of whole seconds")
         request = scheduler_pb2.ForecastLoadRequest(
             parent=parent,
             start_time=None if start is None else timestamp("start", start),
             end_time=None if end is None else timestamp("end", end),
-            interval_s=count("interval", interval_s),
+            interval_s=interval // second,
         )
         return messages.load_of(await self._call("ForecastLoad", request, timeout_s=timeout_s))
 

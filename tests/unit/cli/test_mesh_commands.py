@@ -395,7 +395,7 @@ WRONG = [
     (("runs", "watch", RUN, "--job", "other"), "name one of them"),
     (("jobs", "diff", "nightly", "1", "-f", "jobs.yaml"), "give one file, or two versions"),
     (("jobs", "load", "--next", "40d"), "--next: '40d' can't be used; expected more than 0 and"),
-    (("jobs", "load", "--interval", "1500ms"), "--interval: '0:00:01.500000' can't be used"),
+    (("jobs", "load", "--interval", "1500ms"), "--interval: '1500ms' can't be used"),
     (("apply",), "FILE is missing"),
     (
         ("jobs", "ledger", "nightly", "--from", "2026-11-30", "--to", "2026-11-29"),
@@ -540,4 +540,13 @@ def test_of_a_backfill_that_is_not_there_nothing_is_said_about_its_job(sexton, m
         3,
         "",
         "sexton: there is no backfill 'default/nightly/zzzzzzzz'\n",
+    )
+
+
+@pytest.mark.parametrize("interval", ["0s", "1ms"])
+def test_an_interval_is_refused_as_it_was_typed(sexton, mesh, interval):
+    assert sexton("jobs", "load", "--interval", interval) == (
+        2,
+        "",
+        f"sexton: --interval: '{interval}' can't be used; expected whole seconds, from 1s\n",
     )

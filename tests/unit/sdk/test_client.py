@@ -389,6 +389,10 @@ def test_an_answer_of_a_newer_mesh_is_named(client, api):
         (lambda client: client.jobs.create("a", "make"), "spec: 'make' can't be used"),
         (lambda client: client.jobs.explain("a", "2026"), "time: '2026' can't be used"),
         (lambda client: client.jobs.trigger("a", request_id=5), "request_id: 5 can't be used"),
+        (lambda client: client.jobs.preview("a", count=0), "count: 0 can't be used"),
+        (lambda client: client.jobs.preview("a", count=2**40), "count: 1099511627776 can't"),
+        (lambda client: client.jobs.load(interval=60), "interval: '60' can't be used"),
+        (lambda client: client.jobs.load(interval=timedelta(0)), "interval: '0:00:00' can't"),
         (lambda client: list(client.runs.list(states=["gone"])), "run_state: 'gone' can't be used"),
     ],
 )

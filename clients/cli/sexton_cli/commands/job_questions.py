@@ -175,12 +175,16 @@ def load(  # noqa: PLR0917 - each is an option
 
     from sexton_cli.offline.values import read_duration  # noqa: PLC0415 - heavy
     from sexton_cli.online import questions, session, times  # noqa: PLC0415
+    from sexton_core.instants import SECOND  # noqa: PLC0415
 
     ahead_ns = read_duration(next_, "--next")
     if not 0 < ahead_ns <= _FARTHEST_NS:
         raise UsageError(f"--next: {next_!r} can't be used; expected more than 0 and at most 31d")
     ahead = timedelta(microseconds=ahead_ns // 1_000)
-    step = timedelta(microseconds=read_duration(interval, "--interval") // 1_000)
+    step_ns = read_duration(interval, "--interval")
+    if step_ns < SECOND or step_ns % SECOND:
+        raise UsageError(f"--interval: {interval!r} can't be used; expected whole seconds, from 1s")
+    step = timedelta(seconds=step_ns // SECOND)
     flags = {"end_time": "--next"}
     with session.connected(target_of(api, namespace, _LONG_S), flags) as client:
         now = client.members().mesh_time or datetime.now(UTC)
