@@ -50,8 +50,9 @@ from sexton_worker.config import WorkerConfig
 
 __all__ = ["MeshWorld", "plan_of", "run"]
 
-DRAINED_WITHIN_S = 180.0
-"""After healing and a quiet time, with every job paused: sessions, retries and backoffs end."""
+DRAINED_WITHIN_S = 600.0
+"""After healing and a quiet time, with every job paused: sessions, retries and backoffs end, and
+what waits for a queue that has one run at a time. No world comes near it that makes progress."""
 LEASE_S = 2.0
 """Of leaders and owners."""
 _POINTS = {
