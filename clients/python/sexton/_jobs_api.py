@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -11,14 +11,17 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from sexton import _messages as messages
 from sexton._job_questions_api import AsyncJobQuestions, JobRef, SpecLike, message_of
 from sexton._spec_messages import OVERLAPS
-from sexton._values import namespace_name, parts_of, text, timestamp
-from sexton.jobs import Applied, Explanation, Job, Overlap, ResumeMode, Triggered
+from sexton._values import job_name, namespace_name, parts_of, text, timestamp
+from sexton.errors import InvalidArgument
+from sexton.jobs import Applied, Explanation, Job, JobOrder, Overlap, ResumeMode, Triggered
 from sexton.v1 import job_pb2, scheduler_pb2
 
 APPLY_TIMEOUT_S: Final = 120.0
 """Of a file with ten thousand jobs, written job by job."""
 
 _PAGE: Final = 500
+_NAMES: Final = 1_000
+"""Names of one call; it takes no more."""
 _PART: Final = 500
 """Jobs of one call, where somebody watches how it goes on."""
 _PART_BYTES: Final = 2 * 1024 * 1024
@@ -83,36 +86,65 @@ class AsyncJobs(AsyncJobQuestions):
         namespace: str | None = None,
         all_namespaces: bool = False,
         prefix: str = "",
+        words: str = "",
+        paused: bool | None = None,
+        order: JobOrder = JobOrder.NAME,
+        names: Iterable[JobRef] | None = None,
         full: bool = False,
+        on_progress: Callable[[int], object] | None = None,
         timeout_s: float | None = None,
     ) -> AsyncIterator[Job]:
-        """Yields jobs in order of name, page by page as they are asked for.
+        """Yields jobs, page by page as they are asked for, however many have to be looked at.
 
         >>> [job.name for job in client.jobs.list(prefix="night")]
+        ['nightly']
+        >>> [job.name for job in client.jobs.list(words="NIGHT default", paused=False)]
         ['nightly']
 
         Args:
             namespace: None: the client's.
             all_namespaces: those of every namespace instead.
             prefix: only jobs whose name starts with this.
+            words: separated by blanks; each must occur in `NAMESPACE/JOB`, the queue or the
+                description, whatever its case. At most 200 characters.
+            paused: True: only paused jobs; False: only active ones.
+            order: that of what is due next is not of one moment: a job whose time changes while
+                pages are read may be listed twice, or not at all.
+            names: only those of these that there are, in this order; `namespace` is of names
+                without one. Neither a prefix nor another order goes with it.
             full: with their definitions, which are left out otherwise.
+            on_progress: is called after each page with how many jobs have been looked at, whether
+                they fit or not.
             timeout_s: of each page.
+
+        Raises:
+            InvalidArgument: names what can't be used.
         """
-        parent = "" if all_namespaces else namespace_name(namespace or self._namespace)
+        if paused is not None and not isinstance(paused, bool):
+            raise InvalidArgument("paused", paused, "True, False or None")
+        parent = namespace_name(namespace or self._namespace)
         request = scheduler_pb2.ListJobsRequest(
-            parent=parent,
+            parent="" if all_namespaces or names is not None else parent,
             page_size=_PAGE,
             prefix=text("prefix", prefix),
+            words=text("words", words),
+            paused=paused,
+            order=messages.JOB_ORDERS.message(order),
             view=scheduler_pb2.VIEW_FULL if full else scheduler_pb2.VIEW_BASIC,
         )
-        while True:
-            page = await self._call("ListJobs", request, timeout_s=timeout_s)
-            specs: messages.Specs = {}
-            for job in page.jobs:
-                yield messages.job_of(job, specs)
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
+        looked_at = 0
+        for part in [request] if names is None else _of_names(request, names, parts_of(parent)[0]):
+            more = True
+            while more:
+                page = await self._call("ListJobs", part, timeout_s=timeout_s)
+                looked_at += page.scanned
+                if on_progress is not None:
+                    on_progress(looked_at)
+                specs: messages.Specs = {}
+                for job in page.jobs:
+                    yield messages.job_of(job, specs)
+                part.page_token = page.next_page_token
+                more = bool(page.next_page_token)
 
     async def update(
         self,
@@ -325,6 +357,30 @@ def split(jobs: Sequence[job_pb2.Job], most: int) -> Sequence[Sequence[job_pb2.J
             size = 0
         parts[-1].append(job)
         size += job_size
+    return parts
+
+
+def _of_names(
+    whole: scheduler_pb2.ListJobsRequest, names: Iterable[JobRef], namespace: str
+) -> Sequence[scheduler_pb2.ListJobsRequest]:
+    """Gives the calls that list these jobs; none where there are no names, which would mean all.
+
+    Raises:
+        InvalidArgument: they can't be used, or not with the rest of the request.
+    """
+    if isinstance(names, str | Job):
+        raise InvalidArgument("names", names, "several jobs, such as a list")
+    if whole.prefix or whole.order != scheduler_pb2.JOB_ORDER_NAME:
+        given = whole.prefix or "next_time"
+        raise InvalidArgument("names", given, "neither a prefix nor another order with them")
+    full_names = [
+        job_name(each.full_name if isinstance(each, Job) else each, namespace) for each in names
+    ]
+    parts = []
+    for begin in range(0, len(full_names), _NAMES):
+        part = scheduler_pb2.ListJobsRequest(names=full_names[begin : begin + _NAMES])
+        part.MergeFrom(whole)
+        parts.append(part)
     return parts
 
 

@@ -12,6 +12,7 @@ from sexton.v1 import job_pb2, run_pb2, scheduler_pb2
 
 RUN_STATES: Final = EnumWords(run_pb2.RunState, "RUN_STATE_")
 RESUME_MODES: Final = EnumWords(scheduler_pb2.ResumeMode, "RESUME_MODE_")
+JOB_ORDERS: Final = EnumWords(scheduler_pb2.JobOrder, "JOB_ORDER_")
 _ORIGINS: Final = EnumWords(run_pb2.RunOrigin, "RUN_ORIGIN_")
 _ATTEMPT_STATES: Final = EnumWords(run_pb2.AttemptState, "ATTEMPT_STATE_")
 _CANCEL_MODES: Final = EnumWords(run_pb2.CancelMode, "CANCEL_MODE_")

@@ -57,6 +57,15 @@ class Delivery(StrEnum):
     """At most one attempt ever starts; a lost worker ends the run as LOST."""
 
 
+class JobOrder(StrEnum):
+    """The order of a list of jobs."""
+
+    NAME = "name"
+    NEXT_TIME = "next_time"
+    """The earliest first. Jobs without a next time are left out: those that are paused, that have
+    no further time, or that only run by hand."""
+
+
 class ResumeMode(StrEnum):
     """What becomes of the instants that a pause passed over."""
 

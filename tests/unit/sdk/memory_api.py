@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 import grpc
 from google.protobuf.json_format import ParseDict
 from grpc_status import rpc_status
+from unit.sdk.memory_job_list import page_of
 from unit.sdk.memory_operating import Operating
 
 from sexton import errors
@@ -62,6 +63,8 @@ class MemoryApi(
         self.deleted = {}
         """When jobs were deleted whose past is kept."""
         self._page_size = page_size
+        self.most_scanned = 10_000
+        """Jobs looked at for one page of a list."""
         self._changed = threading.Condition()
         self._versions = 0
         self._cut = 0
@@ -125,16 +128,11 @@ class MemoryApi(
 
     def ListJobs(self, request, context):
         with self._answering("ListJobs", context):
-            found = [
-                job
-                for name, job in sorted(self.jobs.items())
-                if name.startswith(f"{request.parent}/jobs/" if request.parent else "")
-                and name.rpartition("/")[2].startswith(request.prefix)
-            ]
-            page, token = self._page(found, request)
+            size = self._page_size or request.page_size or 100
+            page, token, scanned = page_of(self.jobs, request, size=size, most=self.most_scanned)
             if request.view != scheduler_pb2.VIEW_FULL:
                 page = [self._without_task(job) for job in page]
-            return scheduler_pb2.ListJobsResponse(jobs=page, next_page_token=token)
+            return scheduler_pb2.ListJobsResponse(jobs=page, next_page_token=token, scanned=scanned)
 
     def UpdateJob(self, request, context):
         with self._answering("UpdateJob", context):
