@@ -123,6 +123,31 @@ def test_jobs_are_listed_with_their_next_time_in_their_zone_and_in_utc(sexton, m
     ]
 
 
+def test_jobs_are_searched_for_and_listed_in_the_order_asked_for(sexton, mesh, file):
+    sexton("apply", "-f", file)
+    sexton("jobs", "pause", "report")
+
+    def names(*asked):
+        code, out, err = sexton("jobs", "list", *asked, "-o", "name")
+        assert (code, err) == (0, "")
+        return [line.removeprefix("default/") for line in out.splitlines()]
+
+    assert names("--search", "default NIGHT") == ["nightly"]
+    assert names("--paused") == ["report"]
+    assert names("--active") == ["by-hand", "nightly"]
+    assert names("--order", "next_time") == ["nightly"]
+    assert names("report", "gone", "by-hand") == ["report", "by-hand"]
+    assert names("--limit", 2) == ["by-hand", "nightly"]
+
+
+def test_a_list_of_jobs_that_is_cut_says_so(sexton, mesh, file):
+    sexton("apply", "-f", file)
+    lines = sexton("jobs", "list", "--limit", 2)[1].splitlines()
+    assert [line.split()[0] for line in lines[1:3]] == ["default/by-hand", "default/nightly"]
+    assert lines[3:] == ["... and more than these 2: --limit shows them"]
+    assert "... and" not in sexton("jobs", "list", "--limit", 3)[1]
+
+
 def test_lists_are_data_too(sexton, data, mesh):
     (job,) = data("jobs", "list")
     assert (job["name"], job["next_time"], job["paused"]) == (
@@ -381,6 +406,7 @@ WRONG = [
     (("runs", "show", "nightly"), "expected JOB/RUN or NAMESPACE/JOB/RUN"),
     (("jobs", "list", "-n", "Ü"), "namespace: 'Ü' can't be used"),
     (("jobs", "list", "-o", "xml"), "xml"),
+    (("jobs", "list", "a", "--prefix", "b"), "JOB: 'b' can't be used; expected neither a prefix"),
     (("why", "nightly"), "--at"),
     (("why", "nightly", "--at", "soon"), "--at: 'soon' can't be used"),
     (("jobs", "resume", "nightly", "--mode", "later"), "later"),

@@ -37,6 +37,9 @@ def test_the_shell_completes_commands_jobs_and_runs(monkeypatch, capsys):
     assert complete(monkeypatch, capsys, "sexton jobs bac", 2) == ["backfill", "backfills"]
     assert complete(monkeypatch, capsys, "sexton jobs show ni", 3) == ["nightly"]
     assert complete(monkeypatch, capsys, "sexton jobs show default/", 3) == ["default/nightly"]
+    assert complete(monkeypatch, capsys, "sexton jobs list ni", 3) == ["nightly"]
+    assert complete(monkeypatch, capsys, "sexton jobs list --sea", 3) == ["--search"]
+    assert complete(monkeypatch, capsys, "sexton jobs list --order ne", 4) == ["next_time"]
     assert complete(monkeypatch, capsys, "sexton runs show ni", 3) == ["nightly/"]
     (run,) = complete(monkeypatch, capsys, "sexton runs show nightly/t", 3)
     assert run == "nightly/t20261129T020000Z-0a1b2c3d"

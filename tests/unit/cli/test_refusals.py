@@ -14,6 +14,8 @@ FILL = ("jobs", "backfill", "nightly", "--from", "2026-11-26", "--to", "2026-11-
 
 REFUSED = [
     (("jobs", "list", "--prefix", "x"), "ListJobs", "prefix", "--prefix"),
+    (("jobs", "list", "--search", "x"), "ListJobs", "words", "--search"),
+    (("jobs", "list", "nightly"), "ListJobs", "names", "JOB"),
     (("jobs", "pause", "nightly"), "PauseJob", "reason", "--reason"),
     (("jobs", "resume", "nightly"), "ResumeJob", "mode", "--mode"),
     (("jobs", "trigger", "nightly"), "TriggerJob", "request_id", "--request-id"),

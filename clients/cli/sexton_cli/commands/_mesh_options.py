@@ -56,6 +56,12 @@ def some_runs(incomplete: str) -> list[str]:
 JobName = Annotated[
     str, typer.Argument(metavar="JOB", help="JOB or NAMESPACE/JOB.", autocompletion=_jobs)
 ]
+SomeJobs = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="JOB...", help="Only these, in this order; none: all.", autocompletion=_jobs
+    ),
+]
 OneJob = Annotated[
     str | None,
     typer.Argument(metavar="JOB", help="Those of this job.", autocompletion=_jobs),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from itertools import islice
 from typing import Annotated
 
 import typer
@@ -14,6 +15,7 @@ from sexton_cli.commands._mesh_options import (
     JobName,
     Namespace,
     Output,
+    SomeJobs,
     StartOverlap,
     StartRequest,
     Watch,
@@ -21,6 +23,13 @@ from sexton_cli.commands._mesh_options import (
     target_of,
 )
 from sexton_cli.output import ListFormat, print_line
+
+
+class Order(StrEnum):
+    """The order of a list of jobs."""
+
+    NAME = "name"
+    NEXT_TIME = "next_time"
 
 
 class Resume(StrEnum):
@@ -50,23 +59,48 @@ def register(app: typer.Typer) -> None:
 
 
 def list_(  # noqa: PLR0917 - each is an option
+    names: SomeJobs = None,
     api: Api = None,
     namespace: Namespace = None,
     everywhere: Everywhere = False,
     prefix: Annotated[str, typer.Option(help="Only jobs whose name starts with this.")] = "",
+    search: Annotated[
+        str,
+        typer.Option(
+            metavar="WORDS",
+            help="Only jobs with each of these words in their name, queue or description.",
+        ),
+    ] = "",
+    paused: Annotated[
+        bool | None, typer.Option("--paused/--active", help="Only paused, or only active jobs.")
+    ] = None,
+    order: Annotated[
+        Order, typer.Option(help="next_time: what is due next; only jobs that have a next time.")
+    ] = Order.NAME,
+    limit: Annotated[int | None, typer.Option(min=1, help="Jobs at most; default: all.")] = None,
     watch: Watch = False,
     output: Output = ListFormat.TABLE,
 ) -> None:
-    """List jobs in order of name: when each runs next, in its own zone and in UTC."""
-    from sexton_cli.online import jobs, session, watching  # noqa: PLC0415 - heavy
+    """List jobs: when each runs next, in its own zone and in UTC."""
+    from sexton.jobs import JobOrder  # noqa: PLC0415 - heavy
+    from sexton_cli.online import jobs, progress, session, watching  # noqa: PLC0415
 
     with session.connected(target_of(api, namespace)) as client:
 
         def work() -> None:
-            found = client.jobs.list(
-                all_namespaces=everywhere, prefix=prefix, full=output is not ListFormat.NAME
-            )
-            jobs.show_list(found, output)
+            with progress.line() as tell:
+                found = client.jobs.list(
+                    all_namespaces=everywhere,
+                    prefix=prefix,
+                    words=search,
+                    paused=paused,
+                    order=JobOrder(order.value),
+                    names=names or None,
+                    full=output is not ListFormat.NAME,
+                    on_progress=lambda looked_at: tell(f"{looked_at:,} jobs looked at"),
+                )
+                read = list(found if limit is None else islice(found, limit + 1))
+            jobs.show_list(read, output, limit)
 
         watching.show(work, watch=watch)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from difflib import get_close_matches
 from itertools import islice
 from typing import Any
@@ -27,9 +27,9 @@ _LIVE_SHOWN = 5
 """Live runs that are named: there may be a thousand, and `sexton runs list` has them all."""
 
 
-def show_list(jobs: Iterable[Job], output: ListFormat) -> None:
-    """Prints jobs, one a line."""
-    found = list(jobs)
+def show_list(jobs: Sequence[Job], output: ListFormat, limit: int | None) -> None:
+    """Prints jobs, one a line, up to a limit; where there are more, a table says so."""
+    found = jobs[:limit]
     if output is ListFormat.NAME:
         for job in found:
             print_line(job.full_name)
@@ -45,6 +45,8 @@ def show_list(jobs: Iterable[Job], output: ListFormat) -> None:
             for job in found
         ]
         print_table(("JOB", "SCHEDULE", "NEXT", "NEXT IN UTC", "STATE"), rows)
+        if len(found) < len(jobs):
+            print_line(runs.MORE.format(limit))
 
 
 def show(job: Job, output: ListFormat) -> None:

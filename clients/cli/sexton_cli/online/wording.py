@@ -19,6 +19,7 @@ FLAGS: Final[Mapping[str, str]] = {
     "interval_s": "--interval",
     "job": "JOB",
     "mode": "--mode",
+    "names": "JOB",
     "order": "--order",
     "overlap": "--overlap",
     "parent": "JOB",
@@ -34,6 +35,7 @@ FLAGS: Final[Mapping[str, str]] = {
     "states": "--state",
     "time": "--at",
     "until_time": "--to",
+    "words": "--search",
 }
 """Where the value of a request's field stands on the command line, but for a command's own."""
 
