@@ -271,6 +271,19 @@ def test_a_simulation_that_is_too_long_says_where_it_stopped(monkeypatch):
     assert format_instant(found.stopped_at) == "2027-03-01T00:02:30Z"
 
 
+def test_a_busy_job_leaves_the_others_their_part_of_a_simulation(capsys, write, monkeypatch):
+    monkeypatch.setattr("sexton_cli.offline.simulation.MAX_DECISIONS", 10)
+    daily = '- {name: daily, schedule: {cron: "0 3 * * *"}, task: {shell: "true"}}\n'
+    write(PING % "" + daily)
+    span = ("--from", "2027-03-01", "--to", "2027-03-04")
+    shown = prints(capsys, "simulate", "jobs.yaml", *span, "--limit", "0")
+    assert [line.split()[:2] for line in shown.splitlines()[1:4]] == [
+        ["default/ping", "5"],
+        ["default/daily", "3"],
+        ["default/ping:", "stopped"],
+    ]
+
+
 def test_a_simulation_is_printed_as_a_table(capsys, write):
     write(PING % "")
     shown = prints(
