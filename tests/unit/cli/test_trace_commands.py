@@ -10,6 +10,7 @@ import pytest
 import yaml
 from google.protobuf.timestamp_pb2 import Timestamp
 from unit.console.test_waterfall import TRACE, at, attempt, run, span
+from unit.sdk.memory_api import ENDED_RUN
 
 from sexton.v1 import run_pb2
 from sexton.v1 import scheduler_pb2 as api
@@ -194,3 +195,11 @@ def test_top_says_what_an_older_mesh_and_a_missing_console_leave_out():
     lines = top.screen(members(), Part(None, "not offered"), [], None, more=False)
     assert lines[1] == "no console: rates and lateness are not counted"
     assert "not offered" in lines
+
+
+def test_logs_of_an_attempt_that_was_not_are_not_empty_but_refused(sexton, mesh):
+    assert sexton("runs", "logs", f"nightly/{ENDED_RUN}", "--attempt", "3") == (
+        3,
+        "",
+        f"sexton: run nightly/{ENDED_RUN} has no attempt 3; it has had 2\n",
+    )

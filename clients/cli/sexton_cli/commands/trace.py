@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from sexton_cli.commands._mesh_options import Api, Namespace, RunName, target_of
+from sexton_cli.errors import NotFound
 from sexton_cli.output import Format, Output
 
 ConsoleUrl = Annotated[
@@ -60,6 +61,9 @@ def logs(  # noqa: PLR0917 - each is an option
     from sexton_cli.online.console import find_console  # noqa: PLC0415
 
     found = tracing.read_run(target_of(api, namespace), run)
+    if attempt is not None and not follow and attempt > len(found.attempts):
+        had = len(found.attempts)
+        raise NotFound(f"run {run} has no attempt {attempt}; it has had {had}")
     tracing.show_logs(
         found, find_console(console, api), follow=follow, attempt=attempt, times=times
     )
