@@ -11,6 +11,7 @@ import pytest
 from sexton import Cron, JobSpec, RunState, ShellTask
 from sexton.errors import NotLeader
 from sexton.ledger import LedgerEntry
+from sexton.v1 import run_pb2
 from sexton_cli import main as entry
 from sexton_cli.online import times, watching
 from sexton_cli.online.questions import show_ledger
@@ -253,3 +254,14 @@ def test_a_time_without_a_decision_says_whether_there_was_one(capsys):
     show_ledger([entry(""), entry("deleted")], "UTC", ListFormat.TABLE)
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
     assert [row[1:] for row in rows] == [["not", "kept", "-"], ["none", "deleted", "-"]]
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"), [("", "cancelled"), ("too old", "cancelled: too old")]
+)
+def test_a_cancelled_run_is_not_called_so_twice(sexton, api, mesh, reason, shown):
+    run = sexton("jobs", "trigger", "nightly", "-o", "name")[1].strip()
+    live = api.runs[f"namespaces/default/jobs/nightly/runs/{run.rpartition('/')[2]}"]
+    live.state = run_pb2.RUN_STATE_CANCELLED
+    live.error.CopyFrom(run_pb2.RunError(kind="cancelled", message=reason))
+    assert sexton("runs", "watch", run)[1] == f"{run}: {shown}\n"

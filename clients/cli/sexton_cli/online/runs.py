@@ -232,7 +232,11 @@ def _took(run: Run) -> str:
 
 
 def _state(run: Run) -> str:
-    return f"{run.state.value}: {_sentence(run.error)}" if run.error else run.state.value
+    if run.error is None:
+        return run.state.value
+    # A run that was asked to end has its state as the error's kind, too.
+    said = run.error.message if run.error.kind == run.state.value else _sentence(run.error)
+    return f"{run.state.value}: {said}" if said else run.state.value
 
 
 def _sentence(error: RunError) -> str:
