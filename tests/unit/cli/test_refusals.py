@@ -94,3 +94,33 @@ def test_names_of_other_things_stay_as_they_are():
     assert short_names("see namespaces/default, or /srv/jobs/a") == (
         "see namespaces/default, or /srv/jobs/a"
     )
+
+
+@pytest.mark.parametrize("command", ["show", "trigger", "pause", "resume", "versions", "backfills"])
+def test_every_command_about_a_deleted_job_says_that_it_was_deleted(sexton, api, mesh, command):
+    del api.jobs[JOB]
+    api.deleted[JOB] = "2026-11-28T12:00:00Z"
+    code, _, err = sexton("jobs", command, "nightly")
+    assert code == 3
+    assert err == (
+        "sexton: there is no job 'default/nightly': it was deleted at 2026-11-28T12:00:00Z, "
+        "and its past is kept: see `sexton jobs ledger nightly`, `sexton why`, "
+        "`sexton runs list`\n"
+    )
+
+
+def test_of_a_backfill_that_is_not_there_nothing_is_said_about_its_job(sexton, mesh):
+    assert sexton("jobs", "backfills", "nightly", "--cancel", "zzzzzzzz") == (
+        3,
+        "",
+        "sexton: there is no backfill 'default/nightly/zzzzzzzz'\n",
+    )
+
+
+@pytest.mark.parametrize("interval", ["0s", "1ms"])
+def test_an_interval_is_refused_as_it_was_typed(sexton, mesh, interval):
+    assert sexton("jobs", "load", "--interval", interval) == (
+        2,
+        "",
+        f"sexton: --interval: '{interval}' can't be used; expected whole seconds, from 1s\n",
+    )
