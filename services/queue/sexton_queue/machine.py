@@ -30,6 +30,9 @@ MAX_CHANGE_BYTES: Final = 1024 * 1024
 
 _EARLY_PAUSE: Final = 5 * MILLISECOND
 """A run that the store found too early is tried again after this."""
+_ENDS_PAUSE: Final = 50 * MILLISECOND
+"""While runs can be handed out, ends and the like are gathered for so long: a run that starts now
+is worth more than one that is settled now, and many together cost less."""
 _FULL_PAUSE: Final = SECOND
 """While the store is full, nothing new is written for this long at a time."""
 
@@ -61,6 +64,7 @@ class Machine:
         self._ended = ended
         self._shards = coordinator_shards
         self._hold_until = 0
+        self._asked_at = 0  # boot time at which what was asked was looked at last
 
     def next_wake(self) -> tuple[Instant, int]:
         """Tells the mesh time and the boot time at which there is something to decide."""
@@ -69,7 +73,10 @@ class Machine:
         if self._hold_until:
             return MAX_INSTANT, self._hold_until
         mesh = min(self.table.timers.next_due(), self.table.line.next_wake())
-        return mesh, self.sessions.next_due()
+        boot = self.sessions.next_due()
+        if self.table.todo:
+            boot = min(boot, self._asked_at + _ENDS_PAUSE)
+        return mesh, boot
 
     def decide(self, now: Now) -> list[Change]:
         """Gives the next changes. Each must be followed by its `settle`."""
@@ -111,7 +118,9 @@ class Machine:
     # Deciding
 
     def _due(self, now: Now) -> Iterator[Change]:
-        yield from self._asked(now)
+        if now.boot >= self._asked_at + _ENDS_PAUSE or not self.roster.can_hand_out():
+            self._asked_at = now.boot
+            yield from self._asked(now)
         yield from self._session_changes()
         self.roster.welcome_ready()
         self.roster.send_unsent(now)

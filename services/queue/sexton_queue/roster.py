@@ -206,6 +206,12 @@ class Roster:
                 self.table.counters.resent += 1
                 self.send(entry, now)
 
+    def can_hand_out(self) -> bool:
+        """Tells whether runs are ready and some worker has room, though perhaps not for them."""
+        if not self.table.line.ready:
+            return False
+        return any(taker.welcomed and taker.credits > 0 for taker in self._takers.values())
+
     def takers(self) -> Iterator[tuple[Session, Entry]]:
         """Gives ready runs and who takes them, one after the other, workers in turn."""
         if not self.table.line.ready:

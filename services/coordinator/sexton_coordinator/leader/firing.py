@@ -39,8 +39,11 @@ from sexton_runtime.kv.types import (
 )
 from sexton_runtime.kv.watcher import LASTING
 
+_FIRST_BATCH: Final = 16
+"""Jobs of the first batch after a pause. Each further one has twice as many: the first of many that
+are due together are with a worker before the last are decided."""
 _BATCH: Final = 256
-"""Jobs of one batch: about 15 ms of deciding, between which others get their turn."""
+"""Jobs of one batch at most: about 15 ms of deciding, between which others get their turn."""
 _READ_AHEAD: Final = 100
 """Jobs read together before they are due."""
 _TURN: Final = 32
@@ -112,14 +115,17 @@ class Firing:
     async def run(self) -> None:
         """Looks at what is due until `drain`, or until cancelled."""
         async with asyncio.TaskGroup() as batches:
+            most = _FIRST_BATCH
             while not self._stopping:
                 await self._slots.acquire()
-                batch = [] if self._stopping else self._take()
+                batch = [] if self._stopping else self._take(most)
                 if batch:
                     batches.create_task(self._run_batch(batch))
+                    most = min(2 * most, _BATCH)
                 else:
                     self._slots.release()
                     await self._sleep()
+                    most = _FIRST_BATCH
 
     async def drain(self) -> None:
         """Takes nothing up any more, and returns once what was sent is answered."""
@@ -128,11 +134,11 @@ class Firing:
         for _ in range(_BATCHES_AT_ONCE):
             await self._slots.acquire()
 
-    def _take(self) -> list[Known]:
+    def _take(self, most: int) -> list[Known]:
         now = self._mesh.now()
         if self._machine.horizon.is_short(now):
             self.hungry.set()
-        return self._machine.take(now, _BATCH)
+        return self._machine.take(now, most)
 
     async def _sleep(self) -> None:
         due = self._machine.horizon.next_due()
