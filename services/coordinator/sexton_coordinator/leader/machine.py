@@ -26,6 +26,9 @@ from sexton_runtime.kv.types import Compare, KeyValue, Put, Target
 
 _FIRST_PAUSE_NS: Final[Duration] = 2 * MILLISECOND
 _LONGEST_PAUSE_NS: Final[Duration] = SECOND
+MOST_KEPT: Final = 20_000
+"""Jobs that stay read between two looks, at about 6 KiB each. Where more are due soon, the others
+are read again when they are due."""
 """Pause before a job is looked at again after looks that came to nothing; doubled up to this."""
 UNREADABLE_NS: Final[Duration] = 30 * SECOND
 """Pause before a job is looked at again whose records can't be read."""
@@ -158,6 +161,7 @@ class Machine:
         self._names: dict[tuple[str, str], str] = {}  # the uid last known by this name
         self._ready: dict[str, None] = {}  # to be looked at at once, in order
         self._unread: deque[str] = deque()  # armed by a timer and not read yet, earliest first
+        self._kept: set[str] = set()  # what may stay read
 
     def __len__(self) -> int:
         return len(self._known)
@@ -258,6 +262,8 @@ class Machine:
     def take_unread(self, limit: int) -> list[Known]:
         """Takes up to `limit` jobs that are due later, to be read ahead; each is in flight."""
         taken: list[Known] = []
+        if len(self._kept) >= MOST_KEPT:
+            self._unread.clear()  # they would not stay read
         while self._unread and len(taken) < limit:
             known = self._known.get(self._unread.popleft())
             if known is None or known.loaded is not None or known.in_flight:
@@ -282,6 +288,10 @@ class Machine:
         armed = self.horizon.arm(known.uid, next_due)
         if not armed and known.uid not in self._ready:
             self._forget(known)
+        elif len(self._kept) < MOST_KEPT:
+            self._kept.add(known.uid)
+        elif known.uid not in self._kept:
+            known.loaded = None
 
     def postpone(self, known: Known, until: Instant) -> None:
         """Ends a look at a job that came to nothing; it is looked at again at `until`."""
@@ -332,6 +342,7 @@ class Machine:
 
     def _forget(self, known: Known) -> None:
         self._known.pop(known.uid, None)
+        self._kept.discard(known.uid)
         name = (known.ref.namespace, known.ref.job)
         if self._names.get(name) == known.uid:
             del self._names[name]

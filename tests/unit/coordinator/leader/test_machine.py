@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from sexton.internal.v1 import coordinator_pb2, records_pb2
 from sexton_coordinator.jobs_store import JobRef, LoadedJob
+from sexton_coordinator.leader import machine as machines
 from sexton_coordinator.leader.machine import Known, Machine, Trigger
 
 A = JobRef("a" * 24, "default", "first")
@@ -215,3 +218,21 @@ def test_what_is_due_later_is_read_ahead_once_and_in_its_order() -> None:
     assert made.take_unread(100) == []
     assert take(made, 20) == [B.uid]
     assert take(made, 30) == ["c" * 24]
+
+
+def test_only_so_many_jobs_stay_read_however_many_are_due_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(machines, "MOST_KEPT", 2)
+    made = machine()
+    for number in range(3):
+        made.look(f"u{number}")
+    for known in made.take(0, 9):
+        read(known, 1)
+        made.finish(known, 5)
+    known = [made.get(f"u{number}") for number in range(3)]
+    assert [it is not None and it.loaded is not None for it in known] == [True, True, False]
+
+    made.timer("u3", 7, TIMER)
+    assert made.take_unread(9) == []
+    assert take(made, 5) == ["u0", "u1", "u2"]
