@@ -79,7 +79,7 @@ class Asking:
     def fail_all(self, known: Known) -> None:
         """Answers that a job is not there."""
         while known.asked:
-            asked = known.asked.popleft()
+            asked = known.asked.pop(0)
             self.answer(asked, NotFound("job", f"{asked.ref.namespace}/{asked.ref.job}"))
 
     async def _found(self, loaded: LoadedJob, asked: Asked, kv: KeyValue) -> Message | None:
@@ -193,7 +193,7 @@ def _stopped(asked: StopFill, kv: KeyValue) -> Message | None:
 def next_asked(known: Known) -> Asked | None:
     """Returns the next thing that somebody still waits for."""
     while known.asked and known.asked[0].answer.done():
-        known.asked.popleft()
+        known.asked.pop(0)
     return known.asked[0] if known.asked else None
 
 

@@ -261,7 +261,7 @@ class Firing:
             known.scanned = None
             asked = next_asked(known)
             if asked is not None and known in answers and answers[known][0] is asked:
-                self._asking.answer(known.asked.popleft(), answers[known][1])
+                self._asking.answer(known.asked.pop(0), answers[known][1])
                 asked = None
             try:
                 step = self._decide(known, loaded, asked)
@@ -355,7 +355,7 @@ class Firing:
         else:
             assert result.outcome is Outcome.NO_SPACE, "no step says when it is too late"
             if step.asked is not None and known.asked:
-                self._asking.answer(known.asked.popleft(), NoSpace())
+                self._asking.answer(known.asked.pop(0), NoSpace())
             self._postpone([known])
 
     def _done(self, known: Known, step: Step, revision: int) -> None:
@@ -386,7 +386,7 @@ class Firing:
             self._machine.waiting.discard(known.uid)
         if step.asked is not None and step.answer is not None:
             if known.asked and known.asked[0] is step.asked:
-                known.asked.popleft()
+                known.asked.pop(0)
             self._asking.answer(step.asked, step.answer)
         self._machine.finish(known, verdict.next_due)
 

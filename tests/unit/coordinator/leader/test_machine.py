@@ -196,7 +196,7 @@ async def test_starts_that_are_asked_for_wait_their_turn() -> None:
     for trigger in asked:
         made.ask(trigger)
     (known,) = made.take(0, 100)
-    assert known.asked.popleft() is asked[0]
+    assert known.asked.pop(0) is asked[0]
     made.finish(known, None)
     assert take(made) == [A.uid]
     assert list(made.drain()) == [asked[1]]
