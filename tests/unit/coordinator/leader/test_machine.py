@@ -230,8 +230,8 @@ def test_only_so_many_jobs_stay_read_however_many_are_due_soon(
     for known in made.take(0, 9):
         read(known, 1)
         made.finish(known, 5)
-    known = [made.get(f"u{number}") for number in range(3)]
-    assert [it is not None and it.loaded is not None for it in known] == [True, True, False]
+    kept = [made.get(f"u{number}") for number in range(3)]
+    assert [it is not None and it.loaded is not None for it in kept] == [True, True, False]
 
     made.timer("u3", 7, TIMER)
     assert made.take_unread(9) == []
