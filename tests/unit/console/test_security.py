@@ -197,6 +197,18 @@ def test_an_action_needs_a_form_of_this_login_or_the_secret_itself():
     story(scenario)
 
 
+def test_only_a_post_acts():
+    async def scenario(world: World) -> None:
+        await world.make()
+        site = Site(world)
+        for method in ("GET", "HEAD"):
+            answer = await site.ask(method, "/jobs/default/report/pause", {})
+            assert answer.status == 200
+        assert not (await world.get()).paused
+
+    story(scenario)
+
+
 def test_a_reader_looks_and_does_not_act():
     async def scenario(world: World) -> None:
         await world.make()

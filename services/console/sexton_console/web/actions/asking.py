@@ -55,7 +55,7 @@ def endpoint(find: Callable[[Request], Awaitable[Action]]) -> Callable[[Request]
             return PlainTextResponse("This login may look and not act.\n", 403)
         desk = desk_of(request)
         action = await find(request)
-        if request.method == "GET":
+        if request.method != "POST":  # HEAD is a GET whose answer nobody reads
             curl = _curl(request, action)
             return render(request, "action.html", title=action.title, action=action, curl=curl)
         form = await form_of(request)
