@@ -59,6 +59,29 @@ def test_an_action_is_shown_as_a_command_in_python_and_as_a_request(
     assert shlex.split(curl)[:4] == ["curl", "-X", "POST", f"http://127.0.0.1:7480{path}"]
 
 
+@pytest.mark.parametrize("path", ["/jobs/default/x;id/pause", "/queues/$(id)/pause",
+                                  "/runs/default/x/`id`/retry", "/workers/a b/drain"])  # fmt: skip
+def test_what_is_copied_into_a_shell_is_one_command_whatever_the_address_says(path: str) -> None:
+    async def scenario(world: World) -> None:
+        page = await Site(world).get(path)
+        blocks = re.findall(r"<pre[^>]*>(.*?)</pre>", page.text, re.DOTALL)
+        command = html.unescape(blocks[0])
+        name = "/".join(path.split("/")[2:-1])
+        assert name in shlex.split(command)
+        assert name not in command.replace(shlex.quote(name), "")
+
+    story(scenario)
+
+
+def test_an_explanation_is_shown_as_a_command_that_can_be_copied() -> None:
+    async def scenario(world: World) -> None:
+        await world.make()
+        page = await Site(world).get("/why?job=report&at=2026-11-29%2021:30")
+        assert "sexton why report --at '2026-11-29 21:30'" in html.unescape(page.text)
+
+    story(scenario)
+
+
 def test_a_run_is_started_once_however_often_its_form_is_sent() -> None:
     async def scenario(world: World) -> None:
         await world.make(schedules=[])

@@ -43,7 +43,7 @@ async def pause(request: Request) -> Action:
         back=job.url,
         do=do,
         fields={"reason": REASON},
-        cli=f"sexton jobs pause {job.full} --reason {shlex.quote(REASON)}",
+        cli=shlex.join(["sexton", "jobs", "pause", job.full, "--reason", REASON]),
         sdk=f"client.jobs.pause({job.full!r}, reason={REASON!r})",
     )
 
@@ -65,7 +65,7 @@ async def resume(request: Request) -> Action:
         do=do,
         fields={"mode": "next"},
         choices={mode: text for mode, (text, _) in _MODES.items()},
-        cli=f"sexton jobs resume {job.full} --mode next",
+        cli=shlex.join(["sexton", "jobs", "resume", job.full, "--mode", "next"]),
         sdk=f"client.jobs.resume({job.full!r}, mode=sexton.ResumeMode.NEXT)",
     )
 
@@ -87,7 +87,7 @@ async def trigger(request: Request) -> Action:
         back=job.url,
         do=do,
         fields={"request_id": new_id()},
-        cli=f"sexton jobs trigger {job.full}",
+        cli=shlex.join(["sexton", "jobs", "trigger", job.full]),
         sdk=f"client.jobs.trigger({job.full!r})",
     )
 
@@ -110,7 +110,7 @@ async def delete(request: Request) -> Action:
         do=do,
         fields={"uid": found.uid},
         danger=True,
-        cli=f"sexton jobs delete {job.full}",
+        cli=shlex.join(["sexton", "jobs", "delete", job.full]),
         sdk=f"client.jobs.delete(client.jobs.get({job.full!r}))",
     )
 

@@ -28,7 +28,7 @@ async def pause_queue(request: Request) -> Action:
         back="/queues",
         do=do,
         fields={"reason": REASON},
-        cli=f"sexton queues pause {queue} --reason {shlex.quote(REASON)}",
+        cli=shlex.join(["sexton", "queues", "pause", queue, "--reason", REASON]),
         sdk=f"client.mesh.pause_queue({queue!r}, reason={REASON!r})",
     )
 
@@ -47,7 +47,7 @@ async def resume_queue(request: Request) -> Action:
         button="Resume",
         back="/queues",
         do=do,
-        cli=f"sexton queues resume {queue}",
+        cli=shlex.join(["sexton", "queues", "resume", queue]),
         sdk=f"client.mesh.resume_queue({queue!r})",
     )
 
@@ -68,7 +68,7 @@ async def drain_worker(request: Request) -> Action:
         back="/queues",
         do=do,
         danger=True,
-        cli=f"sexton workers drain {session}",
+        cli=shlex.join(["sexton", "workers", "drain", session]),
         sdk=f"client.mesh.drain({session!r})",
     )
 

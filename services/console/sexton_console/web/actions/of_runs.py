@@ -58,7 +58,7 @@ async def retry(request: Request) -> Action:
         back=run.url,
         do=do,
         fields={"request_id": new_id()},
-        cli=f"sexton runs retry {run.full}",
+        cli=shlex.join(["sexton", "runs", "retry", run.full]),
         sdk=f"client.runs.retry({run.full!r})",
     )
 
@@ -78,7 +78,7 @@ def _end(run: _Run, word: str, question: str, button: str) -> Action:
         do=do,
         fields={"reason": REASON},
         danger=terminates,
-        cli=f"sexton runs {word} {run.full} --reason {shlex.quote(REASON)}",
+        cli=shlex.join(["sexton", "runs", word, run.full, "--reason", REASON]),
         sdk=f"client.runs.{word}({run.full!r}, reason={REASON!r})",
     )
 

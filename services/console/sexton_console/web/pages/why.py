@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -39,7 +40,12 @@ async def show(request: Request) -> Response:
             last = datetime.fromisoformat(error.facts["deleted_at"]) + timedelta(seconds=1)
         moment = query.moment(request, "at", zone) or last
         shown["found"] = await desk.api.explain(name, moment)
-        shown |= {"namespace": namespace if slash else "default", "short": short}
+        when = ["--at", shown["at"]] if shown["at"] else []
+        shown |= {
+            "namespace": namespace if slash else "default",
+            "short": short,
+            "command": shlex.join(["sexton", "why", wanted, *when]),
+        }
     return render(request, "why.html", title="Why", section="why", zone=zone, **shown)
 
 
