@@ -181,10 +181,7 @@ class Line:
 
         Priorities are strict: they come first in the keys.
         """
-        if queue in self.paused:
-            return None
-        limit = self.max_running.get(queue)
-        if limit is not None and self.running[queue] >= limit:
+        if queue in self.paused or self.is_full(queue):
             return None
         best: Entry | None = None
         for requirement, keys in self._heads.get(queue, {}).items():
@@ -194,6 +191,11 @@ class Line:
             if entry is not None and (best is None or entry.key < best.key):
                 best = entry
         return best
+
+    def is_full(self, queue: str) -> bool:
+        """Tells whether as many runs of a queue are assigned as may be."""
+        limit = self.max_running.get(queue)
+        return limit is not None and self.running[queue] >= limit
 
     def offer(self, queues: Collection[str], offers: Collection[str]) -> None:
         """Notes that one more session takes such runs of these queues."""

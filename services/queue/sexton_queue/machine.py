@@ -118,9 +118,13 @@ class Machine:
     # Deciding
 
     def _due(self, now: Now) -> Iterator[Change]:
-        if now.boot >= self._asked_at + _ENDS_PAUSE or not self.roster.can_hand_out():
-            self._asked_at = now.boot
+        waited = now.boot >= self._asked_at + _ENDS_PAUSE
+        if waited or self.table.pressing or not self.roster.can_hand_out():
             yield from self._asked(now)
+            # Not reached where they fill the commit: the next one goes on with them, since workers
+            # have room for the next run before the end of the last is written.
+            self._asked_at = now.boot
+            self.table.pressing = False
         yield from self._session_changes()
         self.roster.welcome_ready()
         self.roster.send_unsent(now)
@@ -206,7 +210,7 @@ class Machine:
                 answer_ended(run, entry.asks.pop(0))
             return
         if entry.asks:
-            self.table.todo[entry.key] = entry
+            self.table.put_up(entry)
         if change.kind is Kind.LINE_UP:
             self.table.line_up(entry, now)
 
@@ -239,7 +243,7 @@ class Machine:
         if result.outcome is Outcome.TOO_EARLY:
             entry.run = entry.run._replace(not_before=now.mesh + _EARLY_PAUSE)
         if entry.asks:
-            self.table.todo[entry.key] = entry
+            self.table.put_up(entry)
         self.table.line_up(entry, now)
 
     def _not_changed(self, change: Change, entry: Entry, outcome: Outcome | None) -> None:
@@ -247,7 +251,7 @@ class Machine:
         entry.asks.insert(0, change.ask)
         if outcome is Outcome.NO_SPACE:
             entry.busy = False
-            self.table.todo[entry.key] = entry
+            self.table.put_up(entry)
         else:
             self.table.mark_unknown(entry)
 

@@ -207,10 +207,16 @@ class Roster:
                 self.send(entry, now)
 
     def can_hand_out(self) -> bool:
-        """Tells whether runs are ready and some worker has room, though perhaps not for them."""
-        if not self.table.line.ready:
+        """Tells whether a run is ready for which some worker has room."""
+        line = self.table.line
+        if not line.ready:
             return False
-        return any(taker.welcomed and taker.credits > 0 for taker in self._takers.values())
+        return any(
+            line.pick(queue, taker.offers) is not None
+            for taker in self._takers.values()
+            if taker.welcomed and taker.credits > 0
+            for queue in taker.queues
+        )
 
     def takers(self) -> Iterator[tuple[Session, Entry]]:
         """Gives ready runs and who takes them, one after the other, workers in turn."""

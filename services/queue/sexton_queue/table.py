@@ -61,6 +61,8 @@ class RunTable:
         self.by_key: dict[bytes, Entry] = {}
         self.todo: dict[bytes, Entry] = {}
         """Runs of which something is asked and no commit is under way."""
+        self.pressing = False
+        """Whether something of `todo` is not to wait until starts are written."""
         self.stale: dict[bytes, Entry] = {}
         """Runs whose record has to be read: what became of a commit is not known."""
         self.questions: deque[Question] = deque()
@@ -159,7 +161,7 @@ class RunTable:
                 stop_sent(entry)  # whoever committed it may not have come to tell
             if entry.asks:
                 self.by_key[key] = entry
-                self.todo[key] = entry
+                self.put_up(entry)
             return
         if ended.create_revision:
             entry.record = RunRecord.FromString(ended.value)
@@ -201,8 +203,18 @@ class RunTable:
             return False
         entry.asks.append(ask)
         if not entry.busy:
-            self.todo[key] = entry
+            self.put_up(entry)
         return True
+
+    def put_up(self, entry: Entry) -> None:
+        """Has worked off what is asked of a run of which no commit is under way.
+
+        It presses where the run could be handed out meanwhile, whose end is perhaps asked for, and
+        where others can be handed out only afterwards.
+        """
+        self.todo[entry.key] = entry
+        if entry.session is None or self.line.is_full(entry.queue):
+            self.pressing = True
 
     def ask_or_read(self, key: bytes, ask: Complete | End) -> None:
         """Asks something of any run; what is not in memory is read first."""
