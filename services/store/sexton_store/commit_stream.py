@@ -101,7 +101,7 @@ class CommitStream:
         if not 0 <= request.timeout_ms <= MAX_TIMEOUT_MS:
             raise InvalidArgument("timeout_ms", request.timeout_ms, f"0 to {MAX_TIMEOUT_MS}")
         if request.HasField("packed"):
-            txns = unpack(request.packed)
+            txns = unpack(request.packed, self._engine.limits.max_txns_per_commit)
         elif request.txns:
             txns = txns_from_wire(request.txns)
         else:

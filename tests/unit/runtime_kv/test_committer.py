@@ -518,7 +518,7 @@ def test_a_store_that_reads_packed_transactions_is_sent_them(
         await asyncio.sleep(0.01)
         (request,) = desk.streams[0].sent
         assert not request.txns
-        assert unpack(request.packed) == tuple(txns)
+        assert unpack(request.packed, 2) == tuple(txns)
         desk.streams[0].put(
             pb.CommitStreamResponse(sequence=request.sequence, committed_revisions=[5, 6])
         )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.errors import InvalidArgument
+from sexton.errors import InvalidArgument, TooLarge
 from sexton.internal.v1 import store_pb2 as pb
 from sexton_runtime.kv.packed import pack, unpack
 from sexton_runtime.kv.types import Compare, Delete, Put, Target, Txn, absent, fence
@@ -36,7 +36,7 @@ def test_what_is_packed_is_unpacked_again(txns: list[Txn], common: Compare | Non
         txns = [txn._replace(compares=(*txn.compares, common)) for txn in txns]
     packed = pb.PackedTxns()
     assert pack(txns, packed)
-    unpacked = unpack(pb.PackedTxns.FromString(packed.SerializeToString()))
+    unpacked = unpack(pb.PackedTxns.FromString(packed.SerializeToString()), 5)
 
     assert unpacked == tuple(txns)
     operands = [type(it.operand) for txn in unpacked for it in txn.compares]
@@ -76,9 +76,16 @@ def test_a_compare_of_a_value_is_not_packed() -> None:
         pb.PackedTxns(order=[0], shapes=[b"\0\1\0\3"], keys=[b"a"]),
         pb.PackedTxns(order=[0], shapes=[b"\2\0\0"], numbers=[1]),
         pb.PackedTxns(order=[0], shapes=[b"\0\0\0"], keys=[b"a"]),
+        pb.PackedTxns(order=[0], shapes=[b"\0\0\0" + b"\0" * 256], keys=[b"a"] * 256),
         pb.PackedTxns(order=[0], shapes=[b"\0\0\0"], fence=pb.Compare(key=b"a")),
     ],
 )
 def test_columns_that_do_not_hang_together_are_refused(packed: pb.PackedTxns) -> None:
     with pytest.raises(InvalidArgument, match="packed"):
-        unpack(packed)
+        unpack(packed, 9)
+
+
+def test_too_many_transactions_are_refused_before_they_are_made() -> None:
+    packed = pb.PackedTxns(order=[0] * 1_001, shapes=[b"\0\0\0"])
+    with pytest.raises(TooLarge, match="1,001 transactions are too many; at most 1,000"):
+        unpack(packed, 1_000)

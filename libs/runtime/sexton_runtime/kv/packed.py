@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from sexton.errors import InvalidArgument
+from sexton.errors import InvalidArgument, TooLarge
 from sexton.internal.v1 import store_pb2 as pb
 from sexton_runtime.kv._wire import compare_from_wire, make_compare
 from sexton_runtime.kv.types import Compare, Delete, Op, Put, Target, Txn
 
 _MOST: Final = 255
-"""Compares or writes of a transaction; a shape tells their number in a byte."""
+"""Compares, or writes of a branch; a shape tells the number of most in a byte."""
 _RESERVE: Final = 1
 _BOUNDED: Final = 2
 _HEAD_BYTES: Final = 3
@@ -57,7 +57,7 @@ def pack(txns: Sequence[Txn], into: pb.PackedTxns) -> bool:
         bounded = not_before_ns or not_after_ns
         flags = (_RESERVE if use_reserve else 0) | (_BOUNDED if bounded else 0)
         shape = [flags, len(own), len(then)]
-        if len(own) > _MOST or len(then) > _MOST:
+        if max(len(own), len(then), len(orelse)) > _MOST:
             return False
         for key, target, operand in own:
             keys.append(key)
@@ -88,8 +88,16 @@ def pack(txns: Sequence[Txn], into: pb.PackedTxns) -> bool:
     return True
 
 
-def unpack(packed: pb.PackedTxns) -> tuple[Txn, ...]:
-    """Unpacks what came over the wire; raises `InvalidArgument` where it does not hang together."""
+def unpack(packed: pb.PackedTxns, most: int) -> tuple[Txn, ...]:
+    """Unpacks what came over the wire.
+
+    Raises:
+        InvalidArgument: it does not hang together.
+        TooLarge: these are more than `most` transactions, a byte each: none of them is made.
+
+    """
+    if len(packed.order) > most:
+        raise TooLarge("txns", len(packed.order), most, "transactions")
     shapes = [_read_shape(code) for code in packed.shapes]
     order = list(packed.order)
     _check_counts(packed, shapes, order)
@@ -161,6 +169,7 @@ def _read_shape(code: bytes) -> _Shape:
     orelse = code[_HEAD_BYTES + compares + writes :]
     if (
         flags > _RESERVE | _BOUNDED
+        or len(orelse) > _MOST
         or not set(asked) <= {*_NUMBERS, Target.EXISTS, _NOT_EXISTS}
         or not set(then + orelse) <= {0, 1}
     ):
