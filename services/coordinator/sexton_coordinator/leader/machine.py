@@ -26,10 +26,10 @@ from sexton_runtime.kv.types import Compare, KeyValue, Put, Target
 
 _FIRST_PAUSE_NS: Final[Duration] = 2 * MILLISECOND
 _LONGEST_PAUSE_NS: Final[Duration] = SECOND
+"""Pause before a job is looked at again after looks that came to nothing; doubled up to this."""
 MOST_KEPT: Final = 20_000
 """Jobs that stay read between two looks, at about 6 KiB each. Where more are due soon, the others
 are read again when they are due."""
-"""Pause before a job is looked at again after looks that came to nothing; doubled up to this."""
 UNREADABLE_NS: Final[Duration] = 30 * SECOND
 """Pause before a job is looked at again whose records can't be read."""
 
