@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -14,6 +15,8 @@ from sexton_console.traces.decode import attributes_of
 from sexton_runtime import semconv
 
 MAX_SERIES: Final = 20_000
+MAX_KEY: Final = 4_000
+"""Characters that tell one series from others; what has more is not taken."""
 
 
 class Key(NamedTuple):
@@ -54,6 +57,8 @@ class Metrics:
                             tuple(sorted((name, str(value)) for name, value in pairs.items())),
                         )
                         value = float(point.as_int) if point.HasField("as_int") else point.as_double
+                        if not math.isfinite(value) or _length(key) > MAX_KEY:
+                            continue
                         self._values[key] = (point.time_unix_nano, value)
                         self._values.move_to_end(key)
                         count += 1
@@ -66,3 +71,8 @@ class Metrics:
         for key, (at, value) in self._values.items():
             if key.name == name:
                 yield key, at, value
+
+
+def _length(key: Key) -> int:
+    service, instance, name, attributes = key
+    return len(service) + len(instance) + len(name) + sum(len(a) + len(b) for a, b in attributes)

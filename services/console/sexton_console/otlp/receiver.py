@@ -29,6 +29,8 @@ from sexton_runtime.binding import check_listen
 MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
 MAX_ITEM_BYTES: Final = 256 * 1024
 """Of one span, or one log line."""
+MAX_RESOURCE_BYTES: Final = 64 * 1024
+"""Of what a sender says about itself."""
 GRACE_S: Final = 1.0
 
 _SLOW_FACTOR: Final = 4.0
@@ -38,7 +40,8 @@ _SLOW_NS: Final = 250_000_000
 _NAMES: Final = 10_000
 """Of spans whose usual duration is known."""
 _ERROR: Final = Status.STATUS_CODE_ERROR
-_FEW: Final = 16
+_LONGEST_NAME: Final = 200
+"""Characters of a name by which something is found."""
 _FOUND_BY: Final = frozenset({"run", "session", semconv.RUN, semconv.SESSION})
 """Fields of a log line: as our services write them, and as spans name them."""
 _LATEST: Final = 2**63 - 1
@@ -126,6 +129,11 @@ class Receiver:
         for group in request.resource_spans:
             resource = group.resource.SerializeToString()
             by_trace: defaultdict[bytes, list[Span]] = defaultdict(list)
+            if len(resource) > MAX_RESOURCE_BYTES:
+                large = sum(len(scope.spans) for scope in group.scope_spans)
+                self.received.spans += large
+                refused += large
+                continue
             for scope in group.scope_spans:
                 self.received.spans += len(scope.spans)
                 if scope.scope.name == semconv.SCOPE_RUN and scope.spans:
@@ -135,11 +143,20 @@ class Receiver:
                     continue
                 for span in scope.spans:
                     trace = span.trace_id
-                    if len(trace) != 16 or len(span.span_id) != 8 or _is_large(span):
+                    if len(trace) != 16 or len(span.span_id) != 8:
                         refused += 1
                     else:
                         by_trace[trace].append(span)
-            chunks += [self._chunk(trace, resource, spans) for trace, spans in by_trace.items()]
+            for trace, spans in by_trace.items():
+                chunk = self._chunk(trace, resource, spans)
+                if len(chunk.data) > MAX_ITEM_BYTES:
+                    # Only now: counting each one's bytes costs as much as all the rest.
+                    fit = [span for span in spans if span.ByteSize() <= MAX_ITEM_BYTES]
+                    refused += len(spans) - len(fit)
+                    if not fit:
+                        continue
+                    chunk = self._chunk(trace, resource, fit)
+                chunks.append(chunk)
         self.received.refused += refused
         return refused + self._store.offer(chunks)
 
@@ -171,6 +188,11 @@ class Receiver:
         refused = 0
         for group in request.resource_logs:
             resource = group.resource.SerializeToString()
+            if len(resource) > MAX_RESOURCE_BYTES:
+                large = sum(len(scope.log_records) for scope in group.scope_logs)
+                self.received.lines += large
+                refused += large
+                continue
             service = service_of(resource)
             by_trace: defaultdict[bytes, list[LogRecord]] = defaultdict(list)
             for scope in group.scope_logs:
@@ -214,6 +236,7 @@ class _Usual:
 
     def is_slow(self, name: str, took: int) -> bool:
         """Tells whether a root span took much longer than usual; takes note of it."""
+        name = name[:_LONGEST_NAME]
         mean = self._means.get(name)
         self._means[name] = float(took) if mean is None else mean + (took - mean) / 16
         self._means.move_to_end(name)
@@ -231,10 +254,10 @@ def said_by(service: str, record: LogRecord) -> Said:
     at = min(record.time_unix_nano or record.observed_time_unix_nano, _LATEST)
     return Said(
         at=at,
-        service=service,
+        service=service[:_LONGEST_NAME],
         severity=record.severity_number,
-        run=run.rpartition("/")[2],
-        session=found.get("session") or found.get(semconv.SESSION, ""),
+        run=run.rpartition("/")[2][:_LONGEST_NAME],
+        session=(found.get("session") or found.get(semconv.SESSION, ""))[:_LONGEST_NAME],
         trace=record.trace_id,
         data=record.SerializeToString(),
     )
@@ -285,9 +308,3 @@ class _Points(metrics_service_pb2_grpc.MetricsServiceServicer):
 def _forward(receiver: Receiver, kind: str, request: Any) -> None:
     if receiver.forwarder is not None:
         receiver.forwarder.offer(kind, request)
-
-
-def _is_large(span: Span) -> bool:
-    # Counting bytes costs as much as all the rest; what is large has many attributes or events.
-    few = len(span.attributes) <= _FEW and not span.events and not span.links
-    return not few and span.ByteSize() > MAX_ITEM_BYTES

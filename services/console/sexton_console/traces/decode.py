@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any, Final
@@ -57,7 +58,7 @@ def log_lines(resource: bytes, data: bytes, chunk: int) -> Iterator[LogLine]:
 
 def log_line(service: str, record: LogRecord, cursor: int) -> LogLine:
     """Gives a line; `cursor`: where it stands among the others."""
-    body = value_of(record.body)
+    body = value_of(record.body) if record.body.WhichOneof("value") else ""
     return LogLine(
         cursor=cursor,
         at=record.time_unix_nano or record.observed_time_unix_nano,
@@ -102,4 +103,6 @@ def value_of(value: AnyValue, depth: int = _DEPTH) -> Any:
         return {pair.key: value_of(pair.value, depth - 1) for pair in pairs} if depth else "..."
     if kind == "bytes_value":
         return value.bytes_value.hex()
+    if kind == "double_value" and not math.isfinite(value.double_value):
+        return str(value.double_value)
     return getattr(value, kind)

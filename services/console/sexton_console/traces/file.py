@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Final
 
 import structlog
+
+_AHEAD_NS: Final = 3_600 * 10**9
+"""So far the clock of a sender may go before this machine's."""
 
 _log = structlog.get_logger(__name__)
 
@@ -31,6 +35,14 @@ def open_file(path: Path, schema: str, version: int) -> sqlite3.Connection:
         for suffix in ("-wal", "-shm"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
         return _connect(path, schema, version)
+
+
+def ages_from(at: int, now: int) -> int:
+    """Gives the time by which something becomes old: its own, or that of its arrival.
+
+    What names no time, or a future, would go at once, never, or not into the file at all.
+    """
+    return at if 0 < at <= now + _AHEAD_NS else now
 
 
 def _connect(path: Path, schema: str, newest: int) -> sqlite3.Connection:

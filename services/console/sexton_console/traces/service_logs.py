@@ -18,7 +18,7 @@ import structlog
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from sexton_console.traces.decode import log_line
-from sexton_console.traces.file import open_file
+from sexton_console.traces.file import ages_from, open_file
 from sexton_console.traces.model import LogLine
 
 Result = TypeVar("Result")
@@ -121,7 +121,9 @@ class ServiceLogs:
             return len(lines)
         if lines:
             self._waiting_bytes += size
-            written = self._thread.submit(self._write, self._sql, lines, size)
+            now = self._wall_ns()
+            aged = [line._replace(at=ages_from(line.at, now)) for line in lines]
+            written = self._thread.submit(self._write, self._sql, aged, size)
             loop = asyncio.get_running_loop()
             written.add_done_callback(
                 lambda done: loop.call_soon_threadsafe(

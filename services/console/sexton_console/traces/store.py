@@ -23,7 +23,7 @@ from typing import Final, TypeVar
 import structlog
 
 from sexton_console.traces.decode import log_lines, spans_in
-from sexton_console.traces.file import open_file
+from sexton_console.traces.file import ages_from, open_file
 from sexton_console.traces.model import LOGS, SPANS, Chunk, LogLine, Span
 
 Result = TypeVar("Result")
@@ -40,6 +40,8 @@ _OVERHEAD_BYTES: Final = 120
 _ROOM: Final = 0.95
 """Eviction ends at this part of the bound, so that it need not begin again at once."""
 _EVICTED_AT_ONCE: Final = 500
+_RESOURCES_KNOWN: Final = 1_000
+"""Senders whose number in the file is remembered."""
 _SWEEP_S: Final = 60.0
 _MANY: Final = 1_000
 """Spans of a trace that is not decoded again for each of its parts."""
@@ -141,13 +143,14 @@ class TraceStore:
         """Takes chunks to be written soon; tells how many spans and lines were dropped instead."""
         count = sum(chunk.items for chunk in chunks)
         size = sum(len(chunk.data) for chunk in chunks)
+        size += sum(map(len, {chunk.resource for chunk in chunks}))
         file = self._file
         if file is None or self._waiting_bytes + size > MAX_WAITING_BYTES:
             self.counters.dropped_busy += count
             return count
         if chunks:
             self._waiting_bytes += size
-            written = self._thread.submit(file.write, chunks)
+            written = self._thread.submit(file.write, chunks, self._wall_ns())
             loop = asyncio.get_running_loop()
             written.add_done_callback(
                 lambda done: loop.call_soon_threadsafe(self._written, size, done.exception())
@@ -230,8 +233,8 @@ class _File:
     def close(self) -> None:
         self._sql.close()
 
-    def write(self, chunks: Sequence[Chunk]) -> None:
-        """Writes chunks in one transaction, then makes room."""
+    def write(self, chunks: Sequence[Chunk], now: int) -> None:
+        """Writes chunks that came now in one transaction, then makes room."""
         counts: list[tuple[object, ...]] = []
         rows: list[tuple[object, ...]] = []
         stored = large = size = 0
@@ -243,13 +246,16 @@ class _File:
                         large += chunk.items
                         continue
                     trace, kind, resource, data, items, first, last, rank = chunk
+                    sender, added = self._resource(resource)
+                    taken += added
+                    first, last = ages_from(first, now), ages_from(last, now)
                     counts.append((trace, first, last, taken, items, rank))
-                    rows.append((trace, kind, self._resource(resource), data))
+                    rows.append((trace, kind, sender, data))
                     stored += items
                     size += taken
                 self._sql.executemany(_COUNT, counts)
                 self._sql.executemany(_INSERT, rows)
-        except sqlite3.Error:
+        except Exception:
             self._resources.clear()  # some of them may have been undone
             self._counters.dropped_failed += sum(chunk.items for chunk in chunks)
             raise
@@ -271,19 +277,20 @@ class _File:
             self._held.popitem(last=False)
         return True
 
-    def _resource(self, data: bytes) -> int:
+    def _resource(self, data: bytes) -> tuple[int, int]:
+        """Gives a sender's number, and the bytes that it adds to the file: it may be there."""
         found = self._resources.get(data)
         if found is not None:
-            return found
+            return found, 0
         digest = blake2b(data, digest_size=16).digest()
-        self._sql.execute(
+        added = self._sql.execute(
             "INSERT OR IGNORE INTO resources (digest, data) VALUES (?, ?)", (digest, data)
-        )
+        ).rowcount
         row = self._sql.execute("SELECT id FROM resources WHERE digest = ?", (digest,)).fetchone()
-        if len(self._resources) > 10_000:
+        if len(self._resources) >= _RESOURCES_KNOWN:
             self._resources.clear()
         self._resources[data] = row[0]
-        return int(row[0])
+        return int(row[0]), len(data) if added > 0 else 0
 
     def chunks(self, trace: bytes, kind: int, after: int = 0) -> list[tuple[int, bytes, bytes]]:
         """Gives number, resource and data of a trace's chunks, in the order in which they came."""
