@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from itertools import islice
 from typing import Final
 
+from google.protobuf.message import DecodeError
+
 from sexton.errors import SextonError, TooLarge
 from sexton_core.runs import WITH_WORKER
 from sexton_queue.entries import Complete, Now
@@ -103,10 +105,11 @@ class Reading:
     async def _load_running(self) -> None:
         """Reads what is assigned: the leader has written it once, an owner at least once more.
 
-        So the runs that only wait cost the store a look at their keys, and this owner nothing.
+        So the runs that only wait cost the store a look at their keys, and this owner nothing;
+        those that wait for their next attempt are read and left.
         """
         async for kv in self._scan(keys.active_prefix(self._shard), min_version=2):
-            if STATE_OF[RunRecord.FromString(kv.value).state] in WITH_WORKER:
+            if _is_held(kv):
                 self._table.observe([kv], self._now())
 
     async def _find_lanes(self) -> None:
@@ -286,6 +289,14 @@ class Reading:
                 raise
             except SextonError:
                 await asyncio.sleep(backoff.next_s())
+
+
+def _is_held(kv: KeyValue) -> bool:
+    """Tells whether a run is with a worker. One that can't be read must not keep others waiting."""
+    try:
+        return STATE_OF[RunRecord.FromString(kv.value).state] in WITH_WORKER
+    except (DecodeError, KeyError):
+        return False
 
 
 def _answer_absent(question: Question) -> None:

@@ -1,0 +1,57 @@
+"""What an owner reads at its takeover."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from unit.queue.lines import waiting
+from unit.queue.shop import Hand, Shop
+
+from sexton.internal.v1 import records_pb2
+from sexton_queue.reading import Reading
+from sexton_runtime.kv.client import StoreClient
+from sexton_runtime.kv.types import KeyValue, Page
+from sexton_runtime.randomness import SeededRandomness
+
+
+class Standing:
+    """A store in which some keys stand."""
+
+    def __init__(self, kvs: dict[bytes, KeyValue]) -> None:
+        self._kvs = kvs
+
+    async def scan(
+        self, start: bytes, end: bytes, *, limit: int = 0, min_version: int = 0, **_: Any
+    ) -> Page:
+        found = [
+            kv
+            for key, kv in sorted(self._kvs.items())
+            if start <= key < end and kv.version >= min_version
+        ]
+        return Page(1, tuple(found[: limit or len(found)]), b"", 0)
+
+
+async def test_a_run_that_can_not_be_read_keeps_no_owner_from_taking_over() -> None:
+    shop = Shop()
+    hand = Hand(shop, "one")
+    hand.hello()
+    shop.pump()
+    hand.read()
+    held, garbage, newer = (waiting(number) for number in range(3))
+    shop.put(held.key, held.value)
+    shop.machine.table.arrive(held.key, shop.revision, held.value, shop.now)
+    shop.pump()
+    for _ in range(2):
+        shop.put(garbage.key, b"\xff")
+        shop.put(newer.key, records_pb2.RunRecord(state=cast("Any", 99)).SerializeToString())
+
+    shop.machine = type(shop.machine)(shard=0, coordinator_shards=1)
+    await Reading(
+        shop.machine,
+        cast("StoreClient", Standing(shop.kvs)),
+        shard=0,
+        coordinator_shards=1,
+        randomness=SeededRandomness("reading"),
+        now=lambda: shop.now,
+    ).load()
+    assert [*shop.machine.table.by_key] == [held.key]
