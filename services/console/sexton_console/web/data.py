@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from sexton import errors
 from sexton.v1 import run_pb2
 from sexton_console.traces.model import LogLine, Span
 from sexton_console.web import query
@@ -21,9 +23,12 @@ from sexton_runtime import otlp
 
 PAGE: Final = 10_000
 _LOG_LINES: Final = 1_000
+_LAST: Final = 2**62
+"""The largest cursor."""
 _FOLLOW_S: Final = 0.5
 _AFTERWARDS_S: Final = 2.0
 """Lines may come in for so long after a run has ended."""
+_PASSING: Final = (errors.Unavailable, errors.DeadlineExceeded)
 
 
 def routes() -> list[Route]:
@@ -54,7 +59,7 @@ async def _logs(request: Request) -> Response:
     run, trace = await _run(desk, request)
     given = request.query_params
     text = given.get("format") == "text"
-    after = int(given["after"]) if given.get("after", "").isdecimal() else 0
+    after = query.number(request, "after", _LAST)
     if given.get("follow") == "1":
         lines = _follow(desk, run, trace, after)
         return StreamingResponse(
@@ -76,7 +81,7 @@ async def _service_logs(request: Request) -> Response:
     lines = await desk_of(request).logs.newest(
         service=query.text(request, "service"),
         severity=LEVELS[query.choice(request, "level", LEVELS, "debug")],
-        before=query.number(request, "before", 2**53),
+        before=query.number(request, "before", _LAST),
         limit=_LOG_LINES,
     )
     body = "".join(_json(line) for line in lines)
@@ -120,7 +125,8 @@ async def _follow(desk: Desk, run: run_pb2.Run, trace: bytes, after: int) -> Asy
                 return
             left_s -= _FOLLOW_S
         else:
-            run = await desk.api.run(run.name)
+            with suppress(*_PASSING):  # another coordinator takes the lead; lines come in meanwhile
+                run = await desk.api.run(run.name)
         await asyncio.sleep(_FOLLOW_S)
 
 

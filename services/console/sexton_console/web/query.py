@@ -14,7 +14,7 @@ from sexton_core.instants import SECOND, from_datetime, parse_instant, to_dateti
 from sexton_core.zones import get_zone
 
 _LONGEST: Final = 300
-_DIGITS: Final = 9
+_DIGITS: Final = 18
 
 
 def text(request: Request, name: str, default: str = "") -> str:

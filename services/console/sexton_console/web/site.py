@@ -36,6 +36,7 @@ from sexton_console.web.pages import (
 from sexton_console.web.render import STATIC, render
 from sexton_console.web.sessions import COOKIE, SESSION_S, Access
 from sexton_console.web.urls import local_path, with_query
+from sexton_core.errors import FieldError
 
 Page = Callable[[Request], Awaitable[Response]]
 
@@ -89,6 +90,7 @@ def build_site(desk: Desk, *, hosts: frozenset[str]) -> Starlette:
         middleware=[Middleware(Guard, sessions=desk.sessions, hosts=hosts)],
         exception_handlers={
             errors.SextonError: _failed,
+            FieldError: _unfit,
             404: _no_page,
             405: _no_page,
             413: _no_page,
@@ -124,6 +126,10 @@ def _watched(page: Page) -> Page:
 async def _failed(request: Request, error: Exception) -> Response:
     status = next(status for kind, status in _STATUS if isinstance(error, kind))
     return _say(request, status, str(error))
+
+
+async def _unfit(request: Request, error: Exception) -> Response:
+    return _say(request, 400, str(error))
 
 
 async def _no_page(request: Request, error: Exception) -> Response:

@@ -56,7 +56,7 @@ async def show(request: Request) -> Response:
     desk = desk_of(request)
     service = query.text(request, "service")
     level = query.choice(request, "level", LEVELS, "info")
-    before = query.number(request, "before", 2**53)
+    before = query.number(request, "before", 2**62)
     members, store, usage, said, services = await asyncio.gather(
         members_of(desk),
         part(shared(desk, "store", 1.0, desk.api.store)),

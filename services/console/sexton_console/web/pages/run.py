@@ -7,15 +7,17 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from sexton import errors
 from sexton.v1 import run_pb2
 from sexton_console.traces.rail import rail_of
 from sexton_console.traces.service_logs import About
 from sexton_console.traces.waterfall import attempts_of, pushed_at, waterfall
 from sexton_console.web import definition, query
-from sexton_console.web.desk import desk_of
+from sexton_console.web.desk import Desk, desk_of
 from sexton_console.web.render import render
+from sexton_console.web.shared import shared
 from sexton_console.web.urls import run_url, with_query
-from sexton_console.words import ended, run_name, run_state
+from sexton_console.words import ended, job_name, run_name, run_state, zone_of
 from sexton_runtime import otlp
 
 LINES: Final = 5_000
@@ -26,6 +28,7 @@ ROWS: Final = 1_000
 """Rows of the waterfall at once; a browser asks for the further ones as they come into view."""
 _MANY: Final = 2_000
 """A page with so many spans is not made again and again once its run has ended."""
+_ZONE_S: Final = 60.0
 
 
 async def show(request: Request) -> Response:
@@ -44,7 +47,7 @@ async def show(request: Request) -> Response:
     said = await desk.logs.about(
         About(run_id, trace, sessions, rail.start, rail.end + _AFTERWARDS_NS)
     )
-    zone = query.text(request, "zone") or "UTC"
+    zone = query.text(request, "zone") or await _zone(desk, job_name(namespace, job))
     falls = waterfall(rail, spans, lines, attempts_of(context, rail))
     begin = query.number(request, "from", len(falls.bars))
     here = run_url(namespace, job, run_id)
@@ -78,3 +81,15 @@ async def show(request: Request) -> Response:
         zone=zone,
         all_lines=with_query(f"/api/runs/{namespace}/{job}/{run_id}/logs", format="text"),
     )
+
+
+async def _zone(desk: Desk, name: str) -> str:
+    """Gives the zone of a run's job as it is now; UTC where that can't be had."""
+
+    async def ask() -> str:
+        return zone_of((await desk.api.job(name)).spec)
+
+    try:
+        return await shared(desk, f"zone {name}", _ZONE_S, ask)
+    except errors.SextonError:
+        return "UTC"

@@ -1,0 +1,107 @@
+"""Addresses at the ends of what can be asked for, zones, and a mesh that goes and comes back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+from unit.console.site import CLIENT, Site
+from unit.console.test_pages import ended_run
+from unit.coordinator.api.world import World, story
+
+from sexton import errors
+from sexton.v1 import job_pb2
+from sexton_console.traces.model import LogLine
+from sexton_console.web import data
+
+
+def test_what_an_address_asks_beyond_all_bounds_is_said_or_cut() -> None:
+    async def scenario(world: World) -> None:
+        await world.make()
+        run = "/".join((await ended_run(world)).name.split("/")[1::2])
+        site = Site(world)
+        for path, status in (
+            ("/agenda?at=1970-01-01T00:00:00Z", 400), ("/agenda?at=2261-12-31T23:00:00Z", 400),
+            (f"/api/runs/{run}/logs?after={'9' * 5_000}", 200),
+            (f"/api/logs?before={'9' * 5_000}", 200), (f"/mesh?before={'9' * 18}", 200),
+        ):  # fmt: skip
+            assert (await site.get(path)).status == status, path
+
+    story(scenario)
+
+
+def test_service_logs_are_paged_beyond_a_thousand_million_lines() -> None:
+    async def scenario(world: World) -> None:
+        site = Site(world)
+        for cursor in (5_000_000_000, 5_000_000_001):
+            line = LogLine(cursor=cursor, at=1, span_id="", severity="info", body="b", service="s")
+            site.logs.lines.append((None, line))
+        found = await site.get("/api/logs?before=5000000001")
+        assert [json.loads(text)["cursor"] for text in found.text.splitlines()] == [5_000_000_000]
+
+    story(scenario)
+
+
+def test_a_run_is_shown_in_the_zone_of_its_job() -> None:
+    async def scenario(world: World) -> None:
+        every = job_pb2.Schedule(cron="* * * * *", time_zone="Asia/Tokyo")
+        await world.make(schedules=[every])
+        run = "/".join((await ended_run(world)).name.split("/")[1::2])
+        page = (await Site(world).get(f"/runs/{run}")).text
+        assert 'data-zone="Asia/Tokyo"' in page
+        assert 'data-zone="UTC"' not in page
+
+    story(scenario)
+
+
+def test_an_open_page_says_when_the_mesh_is_away_and_stops_saying_so() -> None:
+    async def scenario(world: World) -> None:
+        site = Site(world)
+        problem = "The console has not reached the mesh yet."
+        scope = {
+            "type": "http", "method": "GET", "path": "/live", "query_string": b"", "headers": [],
+            "session": site.sessions.of_secret(CLIENT),
+        }  # fmt: skip
+        stream = site.app.state.live._events(Request(scope), "/jobs")
+        assert await anext(stream) == "retry: 2000\n\n"
+        assert problem in await anext(stream)
+        page = (await site.get("/jobs")).text
+        assert page.index("<main") < page.index(problem)
+        assert page.count(problem) == 1
+        await site.follower.run_once()
+        assert problem not in await anext(stream)
+        await stream.aclose()
+
+    story(scenario)
+
+
+@pytest.mark.parametrize("error", [errors.Unavailable("away"), errors.DeadlineExceeded("slow")])
+def test_the_output_of_a_run_is_followed_on_where_the_mesh_is_away(error: Exception) -> None:
+    async def scenario(world: World) -> None:
+        await world.make()
+        run = await world.start_run("r1")
+        site = Site(world)
+        untyped: Any = site.api
+        real, asked = site.api.run, []
+
+        async def away(name: str) -> Any:
+            asked.append(name)
+            if len(asked) < 3:
+                raise error
+            return await real(name)
+
+        untyped.run = away
+        trace = b"\1" * 16
+        line = LogLine(cursor=1, at=1, span_id="", severity="", body="late", service="s")
+        following = data._follow(site.desk, run, trace, 0)
+        site.traces.written[trace] = [line]
+        assert (await anext(following)).body == "late"
+        site.traces.written[trace].append(
+            LogLine(cursor=2, at=2, span_id="", severity="", body="later", service="s")
+        )
+        assert (await anext(following)).body == "later"
+        await following.aclose()
+
+    story(scenario)
