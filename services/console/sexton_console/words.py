@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from sexton.v1 import job_pb2, run_pb2
 
@@ -23,6 +23,12 @@ RUN_STATES: Final = tuple(word for number, word in _RUN_STATES.items() if number
 def run_state(number: int) -> str:
     """Gives a run's state as a word; one that only a newer mesh knows is `unknown`."""
     return _RUN_STATES.get(number, "unknown")  # type: ignore[call-overload, no-any-return]
+
+
+def enum_word(enum: Any, number: int, prefix: str) -> str:
+    """Gives any other enum's value as a word; one that only a newer mesh knows is `unknown`."""
+    found = enum.DESCRIPTOR.values_by_number.get(number)
+    return str(found.name).removeprefix(prefix).lower() if found else "unknown"
 
 
 def run_state_number(word: str) -> run_pb2.RunState.ValueType | None:
@@ -76,7 +82,7 @@ def schedule_text(schedule: job_pb2.Schedule) -> str:
         return f"every {span(schedule.every.period.ToTimedelta().total_seconds())}"
     if kind == "calendar_interval":
         step = schedule.calendar_interval
-        unit = job_pb2.CalendarInterval.Unit.Name(step.unit).removeprefix("UNIT_").lower()
+        unit = enum_word(job_pb2.CalendarInterval.Unit, step.unit, "UNIT_")
         many = f"{step.count} {unit}s" if step.count != 1 else unit
         return f"every {many} at {step.time_of_day}"
     if kind == "at":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from unit.console.site import Site, WorldClock
 from unit.coordinator.api.world import World, story
@@ -85,13 +86,22 @@ async def test_a_mesh_that_is_too_fast_is_read_in_part_and_estimated() -> None:
     assert 25_000 < counted < 30_000
 
 
-async def test_a_mesh_that_is_away_is_said_and_looked_for_again() -> None:
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (errors.Unavailable("nobody is there"), "The mesh does not answer: nobody is there"),
+        (ValueError("odd"), "The console could not read an answer of the mesh; its log has it."),
+    ],
+)
+async def test_a_mesh_that_is_away_or_odd_is_said_and_looked_for_again(
+    error: Exception, said: str
+) -> None:
     asked = asyncio.Event()
 
     class Away:
         async def runs(self, **_: Any) -> api.ListRunsResponse:
             asked.set()
-            raise errors.Unavailable("nobody is there")
+            raise error
 
     untyped: Any = Away()
     clock: Any = At(Fast())
@@ -99,7 +109,9 @@ async def test_a_mesh_that_is_away_is_said_and_looked_for_again() -> None:
     await follower.start()
     await asked.wait()
     await asyncio.sleep(0)
-    assert follower.problem == "The mesh does not answer: nobody is there"
+    assert follower.problem == said
+    assert follower._running is not None
+    assert not follower._running.done()
     await follower.stop()
     await follower.stop()
 

@@ -13,8 +13,10 @@ from unit.coordinator.api.world import World, story
 
 from sexton import errors
 from sexton.v1 import job_pb2
+from sexton.v1 import scheduler_pb2 as api
 from sexton_console.traces.model import LogLine
-from sexton_console.web import data
+from sexton_console.web import data, definition
+from sexton_console.words import schedule_text
 
 
 def test_what_an_address_asks_beyond_all_bounds_is_said_or_cut() -> None:
@@ -103,5 +105,30 @@ def test_the_output_of_a_run_is_followed_on_where_the_mesh_is_away(error: Except
         )
         assert (await anext(following)).body == "later"
         await following.aclose()
+
+    story(scenario)
+
+
+def test_words_that_only_a_newer_mesh_knows_are_shown_as_unknown() -> None:
+    async def scenario(world: World) -> None:
+        site = Site(world)
+        later: Any = 99
+        member = api.Member(role=later, id="new", leading=True, token=7)
+        answer = api.ListMembersResponse(members=[member])
+        site.desk.watch.take(answer, 1.0)
+        untyped: Any = site.api
+
+        async def members() -> api.ListMembersResponse:
+            return answer
+
+        untyped.members = members
+        assert "<b>unknown</b>" in (await site.get("/mesh")).text
+        assert (await site.get("/")).status == 200
+        spec = job_pb2.JobSpec(overlap=later, delivery=later)
+        spec.catch_up.policy = later
+        facts = dict(definition.facts_of(spec))
+        assert [facts[name] for name in ("overlap", "catch-up", "delivery")] == ["unknown"] * 3
+        step = job_pb2.CalendarInterval(unit=later, count=1, time_of_day="03:00")
+        assert schedule_text(job_pb2.Schedule(calendar_interval=step)) == "every unknown at 03:00"
 
     story(scenario)

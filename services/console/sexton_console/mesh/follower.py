@@ -105,6 +105,9 @@ class Follower:
                         "The mesh can't be followed now.", action="follow", reason=str(error)
                     )
                 self.problem = f"The mesh does not answer: {error}"
+            except Exception:  # noqa: BLE001 - it goes on: the next answer may be well again
+                _log.exception("An answer could not be read.", action="follow")
+                self.problem = "The console could not read an answer of the mesh; its log has it."
             await self._pause()
 
     async def _pause(self) -> None:

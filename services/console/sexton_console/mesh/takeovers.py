@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
+
+import structlog
 
 from sexton import errors
 from sexton.v1 import scheduler_pb2 as api
 from sexton_console.mesh.api import MeshApi
+from sexton_console.words import enum_word
 from sexton_runtime import otlp
 from sexton_runtime.clock import Clock
 
 EVERY_S: Final = 2.0
 KEPT: Final = 200
 """Changes of who leads."""
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,7 @@ class LeaderWatch:
         for member in answer.members:
             if not member.leading or member.role == api.Member.ROLE_STORE:
                 continue
-            role = api.Member.Role.Name(member.role).removeprefix("ROLE_").lower()
+            role = enum_word(api.Member.Role, member.role, "ROLE_")
             key = (role, member.shard)
             known = self._now.get(key)
             if known is not None:
@@ -83,6 +87,10 @@ class LeaderWatch:
 
     async def _look(self) -> None:
         while True:
-            with suppress(errors.SextonError):  # the follower says that the mesh does not answer
+            try:
                 self.take(await self._api.members(), self._clock.wall_ns() / 1e9)
+            except errors.SextonError:
+                pass  # the follower says that the mesh does not answer
+            except Exception:  # noqa: BLE001 - it goes on: the next answer may be well again
+                _log.exception("An answer could not be read.", action="watch_leaders")
             await asyncio.sleep(EVERY_S)

@@ -13,7 +13,7 @@ from google.protobuf.json_format import MessageToDict
 
 from sexton.v1 import job_pb2
 from sexton.v1 import scheduler_pb2 as api
-from sexton_console.words import span
+from sexton_console.words import enum_word, span
 
 _PREFIXES: Final = (
     "OVERLAP_POLICY_", "DELIVERY_", "POLICY_", "DST_RULE_", "DAY_RULE_", "UNIT_", "SHORT_MONTH_",
@@ -51,20 +51,22 @@ def facts_of(spec: job_pb2.JobSpec) -> list[tuple[str, str]]:
         "python": spec.task.python.task,
         "http": f"{spec.task.http.method or 'POST'} {spec.task.http.url}",
     }.get(kind, "")
-    policy = job_pb2.CatchUp.Policy.Name(spec.catch_up.policy).removeprefix("POLICY_")
+    policy = enum_word(job_pb2.CatchUp.Policy, spec.catch_up.policy, "POLICY_")
+    overlap = enum_word(job_pb2.OverlapPolicy, spec.overlap, "OVERLAP_POLICY_")
+    delivery = enum_word(job_pb2.Delivery, spec.delivery, "DELIVERY_")
     retry = spec.retry
     facts = [
         (f"{kind} task", what),
         ("queue", f"{spec.queue or 'default'}, priority {spec.priority}"),
-        ("overlap", _word(job_pb2.OverlapPolicy.Name(spec.overlap)).replace("_", " ")),
-        ("catch-up", policy.lower().replace("_", " ")),
+        ("overlap", overlap.replace("_", " ")),
+        ("catch-up", policy.replace("_", " ")),
         (
             "retry",
             f"{retry.max_attempts} attempts, pauses from {_span(retry.initial_backoff)} to "
             + _span(retry.max_backoff),
         ),
         ("timeout", _span(spec.timeout)),
-        ("delivery", _word(job_pb2.Delivery.Name(spec.delivery)).replace("_", " ")),
+        ("delivery", delivery.replace("_", " ")),
     ]
     if spec.exclusive:
         facts.append(("exclusive", "two executions never overlap"))

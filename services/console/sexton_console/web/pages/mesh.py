@@ -18,6 +18,7 @@ from sexton_console.web.pages.now import members_of
 from sexton_console.web.render import byte_count, render
 from sexton_console.web.shared import shared
 from sexton_console.web.urls import with_query
+from sexton_console.words import enum_word
 from sexton_runtime import semconv
 
 LINES: Final = 60
@@ -105,7 +106,7 @@ async def show(request: Request) -> Response:
 
 def _row(member: api.Member) -> MemberRow:
     return MemberRow(
-        role=api.Member.Role.Name(member.role).removeprefix("ROLE_").lower(),
+        role=enum_word(api.Member.Role, member.role, "ROLE_"),
         id=member.id,
         address=member.address or member.details.get("worker", ""),
         shard=member.shard,

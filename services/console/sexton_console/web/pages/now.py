@@ -16,7 +16,7 @@ from sexton_console.web.desk import Desk, desk_of
 from sexton_console.web.pages.job import RunRow, run_row
 from sexton_console.web.render import render
 from sexton_console.web.shared import shared
-from sexton_console.words import LIVE_STATES
+from sexton_console.words import LIVE_STATES, enum_word
 
 LIVE: Final = 200
 """Runs in flight that are looked at for late ones."""
@@ -81,7 +81,7 @@ def _is_late(run: RunRow, now_s: float) -> bool:
 def _counts(answer: api.ListMembersResponse | None) -> dict[str, int]:
     counts: dict[str, int] = {}
     for member in answer.members if answer is not None else ():
-        word = api.Member.Role.Name(member.role).removeprefix("ROLE_").lower()
+        word = enum_word(api.Member.Role, member.role, "ROLE_")
         counts[word] = counts.get(word, 0) + 1
     return counts
 

@@ -17,7 +17,7 @@ from sexton_console.web.desk import Desk, desk_of
 from sexton_console.web.render import render
 from sexton_console.web.shared import shared
 from sexton_console.web.urls import run_url, with_query
-from sexton_console.words import ended, job_name, run_name, run_state, zone_of
+from sexton_console.words import ended, enum_word, job_name, run_name, run_state, zone_of
 from sexton_runtime import otlp
 
 LINES: Final = 5_000
@@ -64,7 +64,7 @@ async def show(request: Request) -> Response:
         run=run,
         state=state,
         is_over=ended(state),
-        origin=run_pb2.RunOrigin.Name(run.origin).removeprefix("RUN_ORIGIN_").lower(),
+        origin=enum_word(run_pb2.RunOrigin, run.origin, "RUN_ORIGIN_"),
         rail=rail,
         falls=falls,
         bars=falls.bars[begin : begin + ROWS],
