@@ -139,6 +139,17 @@ def test_a_cookie_can_not_be_read_by_scripts_nor_sent_by_other_sites():
     story(scenario)
 
 
+def test_a_cookie_that_came_by_tls_goes_by_tls_alone():
+    async def scenario(world: World) -> None:
+        site = Site(world)
+        for told, secure in (("https", True), ("HTTPS, http", True), ("http", False), ("", False)):
+            form = {"secret": CLIENT}
+            answer = await site.post("/login", form, authorization="", x_forwarded_proto=told)
+            assert ("secure" in answer.headers["set-cookie"].lower()) is secure, told
+
+    story(scenario)
+
+
 def test_a_name_that_is_not_ours_and_requests_of_other_sites_are_refused():
     async def scenario(world: World) -> None:
         site = Site(world)

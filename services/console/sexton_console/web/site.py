@@ -185,9 +185,15 @@ async def _login(request: Request) -> Response:
         max_age=SESSION_S,
         httponly=True,
         samesite="strict",
-        secure=request.url.scheme == "https",
+        secure=_over_tls(request),
     )
     return answer
+
+
+def _over_tls(request: Request) -> bool:
+    """Tells whether a browser came by TLS; whoever lies here only loses their own login."""
+    told = request.headers.get("x-forwarded-proto", request.url.scheme)
+    return told.partition(",")[0].strip().lower() == "https"
 
 
 async def _logout(_: Request) -> Response:
