@@ -19,6 +19,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, ResourceMetrics, 
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
+from sexton_console.otlp import forward
 from sexton_console.otlp.metrics import Metrics
 from sexton_console.otlp.receiver import MAX_ITEM_BYTES, MAX_RESOURCE_BYTES, Receiver
 from sexton_console.traces.decode import value_of
@@ -156,3 +157,13 @@ def take(known: Metrics, metric: Metric) -> int:
 async def test_a_line_that_says_nothing_says_nothing(opened: Opened) -> None:
     opened.receiver.take_lines(lines(LogRecord(time_unix_nano=NOW)))
     assert [each.body for each in await opened.logs.newest()] == [""]
+
+
+async def test_what_waits_to_be_sent_on_is_bounded_in_bytes_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(forward, "MAX_WAITING_BYTES", 3_000)
+    waiting = forward.Forwarder("http://127.0.0.1:9")
+    for _ in range(4):
+        waiting.offer("traces", spans(span(ONE, "x" * 1_000)))
+    assert waiting.dropped == 2

@@ -12,8 +12,10 @@ from opentelemetry.proto.collector.logs.v1 import logs_service_pb2_grpc
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc
 
-_WAITING: Final = 256
-"""Requests that wait to be sent on."""
+MAX_WAITING: Final = 256
+"""Requests that wait to be sent on, ..."""
+MAX_WAITING_BYTES: Final = 32 * 1024 * 1024
+"""... and how large they are together."""
 _TIMEOUT_S: Final = 10.0
 
 
@@ -26,16 +28,19 @@ class Forwarder:
         self.dropped = 0
         """Requests that were not sent on: the other side was away, or too slow."""
         self._endpoint = urlsplit(endpoint if "//" in endpoint else f"http://{endpoint}")
-        self._waiting: asyncio.Queue[tuple[str, Any]] = asyncio.Queue(_WAITING)
+        self._waiting: asyncio.Queue[tuple[str, Any, int]] = asyncio.Queue(MAX_WAITING)
+        self._waiting_bytes = 0
         self._channel: aio.Channel | None = None
         self._sending: asyncio.Task[None] | None = None
 
     def offer(self, kind: str, request: Any) -> None:
         """Takes a request of a kind: `traces`, `logs` or `metrics`."""
-        try:
-            self._waiting.put_nowait((kind, request))
-        except asyncio.QueueFull:
+        size = request.ByteSize()
+        if self._waiting.full() or self._waiting_bytes + size > MAX_WAITING_BYTES:
             self.dropped += 1
+            return
+        self._waiting_bytes += size
+        self._waiting.put_nowait((kind, request, size))
 
     async def start(self) -> None:
         """Begins to send."""
@@ -64,9 +69,11 @@ class Forwarder:
 
     async def _send(self, stubs: dict[str, Any]) -> None:
         while True:
-            kind, request = await self._waiting.get()
+            kind, request, size = await self._waiting.get()
             try:
                 await stubs[kind].Export(request, timeout=_TIMEOUT_S)
                 self.sent += 1
             except aio.AioRpcError:
                 self.dropped += 1
+            finally:
+                self._waiting_bytes -= size
