@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span
 
 from sexton_console.traces import store as stores
 from sexton_console.traces.model import FAILED, LOGS, SLOW, SPANS, USUAL, Chunk
+from sexton_console.traces.service_logs import ServiceLogs
 from sexton_console.traces.store import Bounds, TraceStore
 from sexton_runtime import otlp
 
@@ -173,4 +177,27 @@ async def test_a_file_that_can_not_be_read_is_put_aside(tmp_path: Path, content:
         aside = tmp_path / "traces.unreadable"
         assert (aside.read_bytes() if aside.exists() else b"") == content
     finally:
+        await store.stop()
+
+
+def test_a_file_that_only_can_not_be_used_now_stays_where_it_is(tmp_path: Path) -> None:
+    (tmp_path / "traces.sqlite").mkdir()
+    with pytest.raises(OSError, match="can't be used now"):
+        asyncio.run(opened(tmp_path))
+    assert [each.name for each in tmp_path.iterdir()] == ["traces.sqlite"]
+
+
+async def test_what_can_not_be_read_any_more_is_as_if_it_were_not_there(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    logs = ServiceLogs(tmp_path / "logs.sqlite", max_bytes=10**6, keep_s=1e9)
+    await logs.start()
+    for name, table in (("traces", "chunks"), ("traces", "traces"), ("logs", "lines")):
+        with closing(sqlite3.connect(tmp_path / f"{name}.sqlite")) as other:
+            other.execute(f"DROP TABLE {table}")
+    try:
+        assert (await store.spans(trace(1)), await store.lines(trace(1))) == ([], [])
+        assert (await store.usage()).traces == 0
+        assert (await logs.newest(), await logs.services()) == ([], [])
+    finally:
+        await logs.stop()
         await store.stop()

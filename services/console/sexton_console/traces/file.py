@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Awaitable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 
+Result = TypeVar("Result")
+
+_HINDRANCES: Final = frozenset({
+    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM,
+})  # fmt: skip
+"""Errors that tell nothing against what is in a file."""
+_PRIMARY: Final = 0xFF
+"""The part of an error's code that names its kind."""
 _AHEAD_NS: Final = 3_600 * 10**9
 """So far the clock of a sender may go before this machine's."""
 
@@ -19,11 +29,18 @@ def open_file(path: Path, schema: str, version: int) -> sqlite3.Connection:
 
     `schema` is run at each opening; `version` is that of the format, of which older consoles read
     none that is newer than theirs.
+
+    Raises:
+        OSError: it may be well, and can't be used now: it is locked, or the disk is full.
+
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         return _connect(path, schema, version)
     except sqlite3.DatabaseError as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
+        if code & _PRIMARY in _HINDRANCES:
+            raise OSError(f"{path} can't be used now: {error}") from error
         aside = path.with_suffix(".unreadable")
         _log.error(
             "What was received before can't be read; it is put aside.",
@@ -35,6 +52,15 @@ def open_file(path: Path, schema: str, version: int) -> sqlite3.Connection:
         for suffix in ("-wal", "-shm"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
         return _connect(path, schema, version)
+
+
+async def or_nothing(reading: Awaitable[Result], nothing: Result) -> Result:
+    """Gives what is read of a file; nothing where it can't be read any more: pages do without."""
+    try:
+        return await reading
+    except sqlite3.Error as error:
+        _log.error("What was received can't be read.", action="read_traces", reason=str(error))
+        return nothing
 
 
 def ages_from(at: int, now: int) -> int:

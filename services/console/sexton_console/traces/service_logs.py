@@ -18,7 +18,7 @@ import structlog
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from sexton_console.traces.decode import log_line
-from sexton_console.traces.file import ages_from, open_file
+from sexton_console.traces.file import ages_from, open_file, or_nothing
 from sexton_console.traces.model import LogLine
 
 Result = TypeVar("Result")
@@ -186,7 +186,7 @@ class ServiceLogs:
           WHERE name IS NOT NULL)
         SELECT name FROM each WHERE name IS NOT NULL LIMIT 100
         """
-        rows = await self._read(lambda sql: sql.execute(asked).fetchall())
+        rows = await or_nothing(self._read(lambda sql: sql.execute(asked).fetchall()), [])
         return [name for (name,) in rows]
 
     async def sweep_once(self) -> int:
@@ -195,7 +195,7 @@ class ServiceLogs:
         return await self._read(lambda sql: self._remove_older(sql, oldest))
 
     async def _lines(self, asked: str, values: Sequence[Any]) -> list[LogLine]:
-        rows = await self._read(lambda sql: sql.execute(asked, values).fetchall())
+        rows = await or_nothing(self._read(lambda sql: sql.execute(asked, values).fetchall()), [])
         return [log_line(service, LogRecord.FromString(data), key) for key, service, data in rows]
 
     def _write(self, sql: sqlite3.Connection, lines: Sequence[Said], size: int) -> None:

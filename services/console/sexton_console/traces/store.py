@@ -23,7 +23,7 @@ from typing import Final, TypeVar
 import structlog
 
 from sexton_console.traces.decode import log_lines, spans_in
-from sexton_console.traces.file import ages_from, open_file
+from sexton_console.traces.file import ages_from, open_file, or_nothing
 from sexton_console.traces.model import LOGS, SPANS, Chunk, LogLine, Span
 
 Result = TypeVar("Result")
@@ -163,7 +163,7 @@ class TraceStore:
 
     async def spans(self, trace: bytes) -> list[Span]:
         """Gives the spans of a trace by their start."""
-        rows = await self._read(lambda file: file.chunks(trace, SPANS))
+        rows = await or_nothing(self._read(lambda file: file.chunks(trace, SPANS)), [])
         newest = rows[-1][0] if rows else 0
         known = self._decoded
         if known is not None and known[:3] == (trace, newest, len(rows)):
@@ -179,7 +179,7 @@ class TraceStore:
 
         `after` is the `cursor` of the last line that is known.
         """
-        rows = await self._read(lambda file: file.chunks(trace, LOGS, after >> 20))
+        rows = await or_nothing(self._read(lambda file: file.chunks(trace, LOGS, after >> 20)), [])
         found = [
             line
             for number, resource, data in rows
@@ -190,7 +190,8 @@ class TraceStore:
 
     async def usage(self) -> Usage:
         """Tells how much is kept."""
-        return await self._read(lambda file: file.usage())
+        nothing = Usage(traces=0, used_bytes=0, max_bytes=self._bounds.max_bytes, oldest_ns=None)
+        return await or_nothing(self._read(lambda file: file.usage()), nothing)
 
     async def sweep_once(self) -> int:
         """Removes what is too old; tells how many traces went."""
