@@ -203,3 +203,9 @@ def test_logs_of_an_attempt_that_was_not_are_not_empty_but_refused(sexton, mesh)
         "",
         f"sexton: run nightly/{ENDED_RUN} has no attempt 3; it has had 2\n",
     )
+
+
+def test_a_stream_that_says_nothing_but_that_it_is_there_goes_on(console):
+    found, answers, _ = console
+    answers["/quiet"] = '\n\n{"body":"at last"}\n\n'
+    assert list(found.lines("/quiet")) == [{"body": "at last"}]

@@ -86,13 +86,13 @@ def test_the_output_of_a_run_is_followed_on_where_the_mesh_is_away(error: Except
         run = await world.start_run("r1")
         site = Site(world)
         untyped: Any = site.api
-        real, asked = site.api.run, []
+        asked: list[str] = []
 
         async def away(name: str) -> Any:
             asked.append(name)
             if len(asked) < 3:
                 raise error
-            return await real(name)
+            return run
 
         untyped.run = away
         trace = b"\1" * 16
@@ -104,6 +104,9 @@ def test_the_output_of_a_run_is_followed_on_where_the_mesh_is_away(error: Except
             LogLine(cursor=2, at=2, span_id="", severity="", body="later", service="s")
         )
         assert (await anext(following)).body == "later"
+        before = site.desk.now_s
+        assert await anext(following) is None, "a sign of life where nothing is written"
+        assert site.desk.now_s - before >= 15
         await following.aclose()
 
     story(scenario)

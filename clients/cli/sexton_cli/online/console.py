@@ -18,7 +18,7 @@ from sexton_console.web.sessions import make_ticket
 VARIABLE: Final = "SEXTON_CONSOLE"
 _TIMEOUT_S: Final = 10.0
 _FOLLOW_S: Final = 60.0
-"""A stream that is silent for so long is given up: while a run goes on there is no other sign."""
+"""A stream that is silent for so long is given up: the console says more often that it is there."""
 
 
 class Console(NamedTuple):
@@ -45,7 +45,8 @@ class Console(NamedTuple):
         try:
             with self._open(path, _FOLLOW_S) as answer:
                 for line in answer:
-                    yield json.loads(line)
+                    if line.strip():  # else the console says that it is still there
+                        yield json.loads(line)
         except (OSError, ValueError) as error:
             raise Unavailable(f"the console at {self.url} does not answer: {error}") from None
 

@@ -16,7 +16,7 @@ from sexton_cli.online.session import Target, explained, settings_of
 from sexton_cli.output import visible
 from sexton_console.mesh.api import MeshApi, Part, part
 from sexton_console.web.pages.job import RunRow, run_row
-from sexton_console.words import LIVE_STATES, span
+from sexton_console.words import LIVE_STATES, enum_word, span
 
 _RUNS: Final = 10
 _READ: Final = 100
@@ -72,7 +72,7 @@ def screen(
 ) -> list[str]:
     """Gives the lines that are shown."""
     leaders = [
-        f"{api.Member.Role.Name(member.role).removeprefix('ROLE_').lower()} {member.address}"
+        f"{enum_word(api.Member.Role, member.role, 'ROLE_')} {member.address}"
         for member in members.members
         if member.leading
     ]

@@ -26,6 +26,7 @@ _LOG_LINES: Final = 1_000
 _LAST: Final = 2**62
 """The largest cursor."""
 _FOLLOW_S: Final = 0.5
+_QUIET_S: Final = 15.0
 _AFTERWARDS_S: Final = 2.0
 """Lines may come in for so long after a run has ended."""
 _PASSING: Final = (errors.Unavailable, errors.DeadlineExceeded)
@@ -53,7 +54,8 @@ async def _trace(request: Request) -> Response:
 async def _logs(request: Request) -> Response:
     """Gives the log lines of a run: a JSON object a line, or with `format=text` the lines alone.
 
-    `after`: only lines behind this cursor. `follow=1`: goes on until the run has ended.
+    `after`: only lines behind this cursor. `follow=1`: goes on until the run has ended, with an
+    empty line now and then where nothing is written, so that both sides know of each other.
     """
     desk = desk_of(request)
     run, trace = await _run(desk, request)
@@ -62,10 +64,11 @@ async def _logs(request: Request) -> Response:
     after = query.number(request, "after", _LAST)
     if given.get("follow") == "1":
         lines = _follow(desk, run, trace, after)
-        return StreamingResponse(
-            (_text(line) if text else _json(line) async for line in lines),
-            media_type="text/plain" if text else "application/x-ndjson",
-        )
+        if text:
+            told = (_text(line) async for line in lines if line is not None)
+            return StreamingResponse(told, media_type="text/plain")
+        told = (_json(line) if line is not None else "\n" async for line in lines)
+        return StreamingResponse(told, media_type="application/x-ndjson")
     found = await desk.traces.lines(trace, after=after, limit=PAGE) if trace else []
     body = "".join(_text(line) if text else _json(line) for line in found)
     if text:
@@ -113,13 +116,19 @@ async def _now(request: Request) -> Response:
     )  # fmt: skip
 
 
-async def _follow(desk: Desk, run: run_pb2.Run, trace: bytes, after: int) -> AsyncIterator[LogLine]:
-    left_s = _AFTERWARDS_S
+async def _follow(
+    desk: Desk, run: run_pb2.Run, trace: bytes, after: int
+) -> AsyncIterator[LogLine | None]:
+    """Gives lines as they come in; None where none has come in for some time."""
+    left_s, quiet_s = _AFTERWARDS_S, 0.0
     while trace:
         lines = await desk.traces.lines(trace, after=after, limit=PAGE)
         for line in lines:
-            after = line.cursor
+            after, quiet_s = line.cursor, 0.0
             yield line
+        if quiet_s >= _QUIET_S:
+            quiet_s = 0.0
+            yield None
         if ended(run_state(run.state)):
             if left_s <= 0:
                 return
@@ -128,6 +137,7 @@ async def _follow(desk: Desk, run: run_pb2.Run, trace: bytes, after: int) -> Asy
             with suppress(*_PASSING):  # another coordinator takes the lead; lines come in meanwhile
                 run = await desk.api.run(run.name)
         await asyncio.sleep(_FOLLOW_S)
+        quiet_s += _FOLLOW_S
 
 
 async def _run(desk: Desk, request: Request) -> tuple[run_pb2.Run, bytes]:
