@@ -16,7 +16,9 @@ from sexton.v1 import job_pb2
 from sexton.v1 import scheduler_pb2 as api
 from sexton_console.traces.model import LogLine
 from sexton_console.web import data, definition
+from sexton_console.web.pages import run as run_page
 from sexton_console.words import schedule_text
+from sexton_runtime import otlp
 
 
 def test_what_an_address_asks_beyond_all_bounds_is_said_or_cut() -> None:
@@ -133,5 +135,31 @@ def test_words_that_only_a_newer_mesh_knows_are_shown_as_unknown() -> None:
         assert [facts[name] for name in ("overlap", "catch-up", "delivery")] == ["unknown"] * 3
         step = job_pb2.CalendarInterval(unit=later, count=1, time_of_day="03:00")
         assert schedule_text(job_pb2.Schedule(calendar_interval=step)) == "every unknown at 03:00"
+
+    story(scenario)
+
+
+def test_output_beyond_what_a_page_shows_is_said_and_given_as_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run_page, "LINES", 2)
+
+    async def scenario(world: World) -> None:
+        await world.make()
+        run = await ended_run(world)
+        path = "/".join(run.name.split("/")[1::2])
+        context = otlp.trace_of(run.traceparent)
+        assert context is not None
+        site = Site(world)
+        site.traces.written[context.trace_id] = [
+            LogLine(cursor=n, at=n, span_id="", severity="", body=f"line {n}", service="s")
+            for n in range(1, 15_001)
+        ]
+        page = (await site.get(f"/runs/{path}")).text
+        assert "line 2<" in page
+        assert "line 3<" not in page
+        assert "the first 2 lines" in page
+        whole = await site.get(f"/api/runs/{path}/logs?format=text")
+        assert whole.text.splitlines()[-1] == "line 15000"
 
     story(scenario)

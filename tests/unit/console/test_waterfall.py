@@ -178,3 +178,12 @@ def test_circles_of_parents_and_too_many_spans_do_no_harm():
     assert len(falls.bars) == MAX_ROWS
     assert falls.left_out == 105
     assert max(bar.depth for bar in falls.bars) == 100
+
+
+def test_a_span_of_another_time_does_not_make_the_rest_too_small_to_be_seen():
+    rail = rail_of(run(attempt(1, 2, 3, 4, 8), end_time=at(8)), now(99))
+    falls = waterfall(rail, [span(1, -T0, -T0), span(2, 3, 900_000), span(3, 3, 18)])
+    assert (falls.start, falls.end) == (now(0), now(18))
+    assert [(bar.left, round(bar.width, 3)) for bar in falls.bars if bar.kind == "span"] == [
+        (0.0, 0.0), (3 / 18, round(15 / 18, 3)), (3 / 18, round(15 / 18, 3)),
+    ]  # fmt: skip

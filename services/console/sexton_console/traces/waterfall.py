@@ -14,6 +14,9 @@ from sexton_runtime import otlp, semconv
 MAX_ROWS: Final = 10_000
 _MAX_DEPTH: Final = 100
 """Deeper spans are drawn at this depth."""
+_FAR_NS: Final = 86_400 * 10**9
+"""What a span claims to be further away than this from its run is drawn at the edge of the axis: a
+time that was not set, or a wrong clock, must not make all the rest too small to be seen."""
 MAX_TICKS: Final = 200
 """Marks of log lines on one row."""
 
@@ -88,8 +91,9 @@ def waterfall(
     (`attempts`: by which ids they know it), and what knows no parent that is there comes last.
     """
     work = [span for span in spans if semconv.RAIL not in span.attributes]
-    start = min([rail.start, *(span.start for span in work)])
-    end = max([rail.end, *(span.end for span in work), start + 1])
+    near = [s for s in work if s.start >= rail.start - _FAR_NS and s.end <= rail.end + _FAR_NS]
+    start = min([rail.start, *(span.start for span in near)])
+    end = max([rail.end, *(span.end for span in near), start + 1])
     draw = _Drawing(start, end, work, lines, attempts or {})
     for gap in (gap for gap in rail.gaps if gap.attempt == 0 and gap.end <= _first(rail)):
         draw.gap(gap.name, gap.cause, gap.start, gap.end, goes_on=gap.open)

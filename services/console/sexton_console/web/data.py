@@ -15,13 +15,13 @@ from starlette.routing import Route
 from sexton import errors
 from sexton.v1 import run_pb2
 from sexton_console.traces.model import LogLine, Span
+from sexton_console.traces.store import MAX_TRACE_ITEMS
 from sexton_console.web import query
 from sexton_console.web.desk import Desk, desk_of
 from sexton_console.web.pages.mesh import LEVELS
 from sexton_console.words import ended, run_name, run_state
 from sexton_runtime import otlp
 
-PAGE: Final = 10_000
 _LOG_LINES: Final = 1_000
 _LAST: Final = 2**62
 """The largest cursor."""
@@ -69,7 +69,7 @@ async def _logs(request: Request) -> Response:
             return StreamingResponse(told, media_type="text/plain")
         told = (_json(line) if line is not None else "\n" async for line in lines)
         return StreamingResponse(told, media_type="application/x-ndjson")
-    found = await desk.traces.lines(trace, after=after, limit=PAGE) if trace else []
+    found = await desk.traces.lines(trace, after=after, limit=MAX_TRACE_ITEMS) if trace else []
     body = "".join(_text(line) if text else _json(line) for line in found)
     if text:
         return PlainTextResponse(body)
@@ -122,7 +122,7 @@ async def _follow(
     """Gives lines as they come in; None where none has come in for some time."""
     left_s, quiet_s = _AFTERWARDS_S, 0.0
     while trace:
-        lines = await desk.traces.lines(trace, after=after, limit=PAGE)
+        lines = await desk.traces.lines(trace, after=after, limit=MAX_TRACE_ITEMS)
         for line in lines:
             after, quiet_s = line.cursor, 0.0
             yield line

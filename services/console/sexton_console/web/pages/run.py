@@ -73,6 +73,7 @@ async def show(request: Request) -> Response:
         further=len(falls.bars) - begin - ROWS,
         further_rows=with_query(here, **{"from": begin + ROWS}),
         lines=lines,
+        more_lines=len(lines) == LINES,
         said=said,
         spans=len(spans),
         trace=trace.hex(),
