@@ -51,8 +51,15 @@ document.addEventListener("visibilitychange", () => {
 document.addEventListener("click", async (event) => {
   const copy = event.target.closest("[data-copy]");
   if (copy) {
-    await navigator.clipboard.writeText(copy.previousElementSibling.textContent);
-    document.querySelector("[data-announce]").textContent = copy.textContent = "Copied";
+    const text = copy.previousElementSibling;
+    let said = "Copied";
+    try {
+      await navigator.clipboard.writeText(text.textContent);
+    } catch { // over plain HTTP from another machine no page may copy
+      getSelection().selectAllChildren(text);
+      said = "Selected";
+    }
+    document.querySelector("[data-announce]").textContent = copy.textContent = said;
     setTimeout(() => { copy.textContent = "Copy"; }, 1500);
   }
   if (event.target.closest("[data-zone-switch]")) switchZone();

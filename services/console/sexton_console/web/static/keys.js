@@ -27,6 +27,7 @@ function press(event) {
     if (event.key === "Escape") event.target.blur();
     return;
   }
+  if (event.key.startsWith("Arrow") && event.target !== document.body) return; // it scrolls what has the focus
   if (Date.now() - going < 1500 && PLACES[event.key]) {
     going = 0;
     location.href = PLACES[event.key];

@@ -2,7 +2,15 @@
 
 const CHOICES = [["job", "job’s zone"], ["mine", "my zone"], ["utc", "UTC"]];
 const MINE = Intl.DateTimeFormat().resolvedOptions().timeZone;
-let chosen = localStorage.getItem("zone") || "job";
+let chosen = remembered() || "job";
+
+function remembered() {
+  try {
+    return localStorage.getItem("zone");
+  } catch { // a browser that keeps nothing shows the job's zone
+    return null;
+  }
+}
 
 const PARTS = {
   long: { weekday: "short", day: "2-digit", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" },
@@ -56,7 +64,7 @@ export function dress(root) {
 export function switchZone() {
   const place = CHOICES.findIndex(([name]) => name === chosen);
   chosen = CHOICES[(place + 1) % CHOICES.length][0];
-  localStorage.setItem("zone", chosen);
+  try { localStorage.setItem("zone", chosen); } catch { /* it holds for this page */ }
   dress(document);
 }
 
