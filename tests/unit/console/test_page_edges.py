@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -15,7 +16,7 @@ from sexton import errors
 from sexton.v1 import job_pb2
 from sexton.v1 import scheduler_pb2 as api
 from sexton_console.traces.model import LogLine
-from sexton_console.web import data, definition
+from sexton_console.web import data, definition, live
 from sexton_console.web.pages import run as run_page
 from sexton_console.words import schedule_text
 from sexton_runtime import otlp
@@ -161,5 +162,44 @@ def test_output_beyond_what_a_page_shows_is_said_and_given_as_text(
         assert "the first 2 lines" in page
         whole = await site.get(f"/api/runs/{path}/logs?format=text")
         assert whole.text.splitlines()[-1] == "line 15000"
+
+    story(scenario)
+
+
+def test_a_stream_of_a_reader_that_takes_nothing_ends_and_is_counted_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live, "_LONGEST_S", 5.0)
+
+    async def scenario(world: World) -> None:
+        site = Site(world)
+        streams = site.app.state.live
+        scope = {
+            "type": "http", "method": "GET", "path": "/live", "query_string": b"at=/jobs",
+            "headers": [], "session": site.sessions.of_secret(CLIENT),
+            "asgi": {"spec_version": "2.3"},
+        }  # fmt: skip
+        stuck = asyncio.Event()
+        sent: list[dict[str, Any]] = []
+
+        async def receive() -> dict[str, Any]:
+            await asyncio.Event().wait()
+            return {}
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+            if len(sent) == 3:
+                stuck.set()
+                await asyncio.Event().wait()
+
+        answer: Any = await streams.stream(Request(scope))
+        reading = asyncio.create_task(answer(scope, receive, send))
+        await stuck.wait()
+        assert streams.open == 1
+        assert (b"x-accel-buffering", b"no") in sent[0]["headers"]
+        began = site.desk.now_s
+        await reading
+        assert 15 <= site.desk.now_s - began <= 21
+        assert streams.open == 0
 
     story(scenario)

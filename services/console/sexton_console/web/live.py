@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -16,7 +16,7 @@ import structlog
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
-from starlette.types import Message, Scope
+from starlette.types import Message, Receive, Scope, Send
 
 from sexton.errors import SextonError
 from sexton_console.web.render import PARTIAL
@@ -43,42 +43,39 @@ class Live:
     def __init__(self, site: Starlette) -> None:
         self.site = site
         self.stopping = asyncio.Event()
-        self._open = 0
+        self.open = 0
+        """Streams."""
 
     async def stream(self, request: Request) -> Response:
         """Serves `/live?at=PATH`."""
         at = local_path(request.query_params.get("at", "/"))
-        if self._open >= MAX_STREAMS:
+        if self.open >= MAX_STREAMS:
             return PlainTextResponse("Too many pages are open; reload this one.\n", 503)
-        return StreamingResponse(self._events(request, at), media_type="text/event-stream")
+        return _Stream(self, self._events(request, at))
 
-    async def _events(self, request: Request, at: str) -> AsyncIterator[str]:
-        self._open += 1
+    async def _events(self, request: Request, at: str) -> AsyncGenerator[str, None]:
         loop = asyncio.get_running_loop()
         began = said = loop.time()
         before = b""
-        try:
-            yield "retry: 2000\n\n"
-            while not self.stopping.is_set() and loop.time() - began < _LONGEST_S:
-                body = await self._render(request.scope, at)
-                if body is None and before != _AWAY:
-                    before, said = _AWAY, loop.time()
-                    yield _event("away", "stands still")
-                elif body is not None:
-                    digest = hashlib.blake2b(body, digest_size=16).digest()
-                    if digest != before:
-                        before, said = digest, loop.time()
-                        yield _event("main", body.decode())
-                if loop.time() - said > _QUIET_S:
-                    said = loop.time()
-                    yield ": still here\n\n"
-                try:
-                    async with asyncio.timeout(EVERY_S):
-                        await self.stopping.wait()
-                except TimeoutError:
-                    continue
-        finally:
-            self._open -= 1
+        yield "retry: 2000\n\n"
+        while not self.stopping.is_set() and loop.time() - began < _LONGEST_S:
+            body = await self._render(request.scope, at)
+            if body is None and before != _AWAY:
+                before, said = _AWAY, loop.time()
+                yield _event("away", "stands still")
+            elif body is not None:
+                digest = hashlib.blake2b(body, digest_size=16).digest()
+                if digest != before:
+                    before, said = digest, loop.time()
+                    yield _event("main", body.decode())
+            if loop.time() - said > _QUIET_S:
+                said = loop.time()
+                yield ": still here\n\n"
+            try:
+                async with asyncio.timeout(EVERY_S):
+                    await self.stopping.wait()
+            except TimeoutError:
+                continue
 
     async def _render(self, asked: Scope, at: str) -> bytes | None:
         """Renders the main part of a page; None where it can't be rendered now."""
@@ -114,6 +111,28 @@ class Live:
             _log.exception("A page could not be made again.", action="live", page=parts.path)
             return None
         return bytes(body) if status == 200 else None
+
+
+class _Stream(StreamingResponse):
+    """Counts as open until it ends, and ends for a reader that takes nothing, too."""
+
+    def __init__(self, live: Live, events: AsyncGenerator[str, None]) -> None:
+        # A proxy must not keep events back until there are many of them.
+        headers = {"x-accel-buffering": "no"}
+        super().__init__(events, headers=headers, media_type="text/event-stream")
+        self._live = live
+        self._events = events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._live.open += 1
+        try:
+            async with asyncio.timeout(_LONGEST_S + _QUIET_S):
+                await super().__call__(scope, receive, send)
+        except TimeoutError:
+            _log.info("A page took nothing of what it was sent.", action="live")
+        finally:
+            self._live.open -= 1
+            await self._events.aclose()
 
 
 def _event(name: str, text: str) -> str:
