@@ -122,6 +122,10 @@ def test_nobody_sees_anything_without_a_login():
         wrong = await site.post("/login", {"secret": "nope"}, authorization="")
         assert wrong.status == 403
         assert "set-cookie" not in wrong.headers
+        again = await site.post(
+            "/login", {"secret": "nope"}, authorization="", cookie=await site.cookie(READER)
+        )
+        assert (again.status, "That is not the secret." in again.text) == (403, True)
 
     story(scenario)
 

@@ -164,7 +164,8 @@ async def _login(request: Request) -> Response:
         access = desk.sessions.access_of(form.get("secret", "").strip())
     elif given.get("ticket"):
         access = desk.sessions.use_ticket(given["ticket"], time.time())
-    if desk.sessions.open or (access is None and request.scope["session"] is not None):
+    known = request.method != "POST" and request.scope["session"] is not None
+    if desk.sessions.open or (access is None and known):
         return RedirectResponse(target, status_code=303)
     if access is None:
         wrong = request.method == "POST" or bool(given.get("ticket"))
