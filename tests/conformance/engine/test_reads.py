@@ -10,7 +10,7 @@ from conformance.engine.worlds import Store, World
 
 from sexton.errors import InvalidArgument, TooLarge
 from sexton_runtime.kv.engine import Engine
-from sexton_runtime.kv.types import KeyValue, LeaseRef, Page, Put, Txn, prefix_end
+from sexton_runtime.kv.types import Delete, KeyValue, LeaseRef, Page, Put, Txn, prefix_end
 
 
 async def fill(engine: Engine, count: int) -> list[bytes]:
@@ -60,6 +60,31 @@ async def test_a_scan_reads_the_half_open_range_in_order(store: Store) -> None:
     backwards = await store.engine.scan(b"p/0002", b"p/0005", reverse=True)
     assert backwards.kvs == page.kvs[::-1]
     assert (await store.engine.scan(b"p/0002", b"p/0002")).kvs == ()
+
+
+@on_every_engine
+async def test_a_scan_leaves_out_what_was_written_fewer_times(store: Store) -> None:
+    engine = store.engine
+    keys = await fill(engine, 4)
+    for key in (keys[1], keys[3], keys[3]):
+        await put(engine, key, b"again")
+    page = await engine.scan(b"p/", b"p0", min_version=2)
+    assert [(kv.key, kv.value, kv.version) for kv in page.kvs] == [
+        (keys[1], b"again", 2),
+        (keys[3], b"again", 3),
+    ]
+    page = await engine.scan(b"p/", b"p0", min_version=2, keys_only=True, reverse=True, limit=1)
+    assert [(kv.key, kv.value) for kv in page.kvs] == [(keys[3], b"")]
+    page = await engine.scan(
+        b"p/", b"p0", min_version=2, reverse=True, limit=1, page_token=page.next_token
+    )
+    assert [kv.key for kv in page.kvs] == [keys[1]]
+
+    await commit(engine, Txn(then=(Delete(keys[3]),)))
+    await put(engine, keys[3], b"anew")
+    assert [kv.key for kv in (await engine.scan(min_version=2)).kvs] == [keys[1]]
+    with pytest.raises(InvalidArgument, match="min_version"):
+        await engine.scan(min_version=-1)
 
 
 @on_every_engine
