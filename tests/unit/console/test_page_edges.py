@@ -203,3 +203,13 @@ def test_a_stream_of_a_reader_that_takes_nothing_ends_and_is_counted_no_longer(
         assert streams.open == 0
 
     story(scenario)
+
+
+def test_a_run_that_waits_is_due_although_none_has_ended() -> None:
+    async def scenario(world: World) -> None:
+        await world.make(schedules=[])
+        await world.start_run("r1")
+        page = (await Site(world).get("/")).text
+        assert page.count("1 due, 0 done, 0 failed") == 1
+
+    story(scenario)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -11,6 +14,7 @@ from starlette.responses import Response
 
 from sexton.v1 import scheduler_pb2 as api
 from sexton_console.mesh.api import part
+from sexton_console.mesh.numbers import Minute
 from sexton_console.web import charts
 from sexton_console.web.desk import Desk, desk_of
 from sexton_console.web.pages.job import RunRow, run_row
@@ -25,6 +29,7 @@ LATE_S: Final = 15.0
 """From here on a start counts as late: what `late_after` is where a job does not say otherwise."""
 FAILURES_S: Final = 3_600.0
 _MEMBERS_S: Final = 2.0
+_MINUTE_NS: Final = 60 * 10**9
 
 
 async def show(request: Request) -> Response:
@@ -38,8 +43,8 @@ async def show(request: Request) -> Response:
     )
     numbers = desk.follower.numbers
     now_s = desk.now_s
-    minutes = numbers.minutes(now_s)
     running = [run_row(run) for run in live.value.runs] if live.value else []
+    minutes = _with_live(numbers.minutes(now_s), running)
     late = [run for run in running if _is_late(run, now_s)]
     last = minutes[-6:-1]
     return render(
@@ -71,6 +76,15 @@ async def show(request: Request) -> Response:
         counted=numbers.counted,
         late_after=timedelta(seconds=LATE_S),
     )
+
+
+def _with_live(minutes: Sequence[Minute], runs: Iterable[RunRow]) -> list[Minute]:
+    """Adds runs in flight to the minutes in which they were due.
+
+    Else, where a line stands still, nothing would seem to be due.
+    """
+    waiting = Counter(run.due // _MINUTE_NS for run in runs)
+    return [replace(each, due=each.due + waiting[each.number]) for each in minutes]
 
 
 def _is_late(run: RunRow, now_s: float) -> bool:
