@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from sexton_core.instants import MAX_INSTANT, SECOND
 from sexton_core.words import Delivery, RunState
-from sexton_queue.entries import Entry
+from sexton_queue.entries import End, Entry
 from sexton_queue.records import SessionRecord
 from sexton_queue.streams import Ref, WorkerStream
 
@@ -187,4 +187,5 @@ def waits_full_time(entry: Entry) -> bool:
         policy.exclusive
         or policy.delivery is Delivery.AT_MOST_ONCE
         or entry.run.state in (RunState.CANCELLING, RunState.TERMINATING)
+        or any(isinstance(ask, End) for ask in entry.asks)
     )

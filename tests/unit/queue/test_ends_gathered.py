@@ -6,7 +6,8 @@ import pytest
 from unit.queue.lines import waiting
 from unit.queue.shop import Hand, Shop
 
-from sexton_core.instants import MILLISECOND
+from sexton_core.instants import MILLISECOND, SECOND
+from sexton_core.words import RunState
 from sexton_queue import machine
 from sexton_queue.changes import Kind
 
@@ -128,3 +129,25 @@ def test_ends_that_fill_a_commit_are_gone_on_with(monkeypatch: pytest.MonkeyPatc
         shop.machine.settle(decided, [shop.commit(change) for change in decided], shop.now)
     end = Kind.END
     assert written == [[end, end], [end, end], [end, Kind.ASSIGN], []]
+
+
+def test_a_run_whose_end_was_asked_for_just_now_waits_for_its_worker_all_the_same() -> None:
+    shop = Shop()
+    hand = Hand(shop, "one")
+    hand.hello()
+    shop.pump()
+    hand.read()
+    arrive(shop, 0)
+    shop.pump()
+    hand.read()
+    hand.begin()
+    hand.cut()
+    shop.boot += 2 * SECOND
+    run = waiting(0).key
+    answers = shop.end(run)
+    shop.pump()
+    assert answers == [RunState.CANCELLING]
+    assert shop.state(run) is RunState.CANCELLING
+    shop.boot += 28 * SECOND
+    shop.pump()
+    assert shop.state(run) is RunState.CANCELLED
