@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import json
 from typing import Any
 
 import pytest
 from starlette.requests import Request
 from unit.console.site import CLIENT, Site
-from unit.console.test_pages import ended_run
+from unit.console.test_pages import Away, ended_run
 from unit.coordinator.api.world import World, story
 
 from sexton import errors
@@ -17,6 +18,7 @@ from sexton.v1 import job_pb2
 from sexton.v1 import scheduler_pb2 as api
 from sexton_console.traces.model import LogLine
 from sexton_console.web import data, definition, live
+from sexton_console.web.errands import Found
 from sexton_console.web.pages import run as run_page
 from sexton_console.words import schedule_text
 from sexton_runtime import otlp
@@ -211,5 +213,38 @@ def test_a_run_that_waits_is_due_although_none_has_ended() -> None:
         await world.start_run("r1")
         page = (await Site(world).get("/")).text
         assert page.count("1 due, 0 done, 0 failed") == 1
+
+    story(scenario)
+
+
+@pytest.mark.parametrize("path", ["/jobs?q=x", "/jobs/default/report", "/agenda", "/dead-letters"])
+def test_what_could_not_be_read_is_not_said_to_be_nothing(path: str) -> None:
+    async def scenario(world: World) -> None:
+        await world.make()
+        site = Site(world)
+
+        async def nothing(*_: Any, **__: Any) -> Found[Any]:
+            return Found(None, complete=True, absent="It can't be had now: away")
+
+        untyped: Any = site.desk.errands
+        untyped.answer = nothing
+        page = html.unescape((await site.get(path)).text)
+        assert "It can't be had now: away" in page
+        for claim in ("No job fits", "No run has ended", "There is none", "being read"):
+            assert claim not in page
+
+    story(scenario)
+
+
+def test_a_mesh_that_is_away_is_not_shown_as_one_that_rests() -> None:
+    async def scenario(world: World) -> None:
+        site = Site(world)
+        untyped: Any = site.api
+        untyped._calls._wire = Away(untyped._calls._wire)
+        page = html.unescape((await site.get("/")).text)
+        for part in ("Members", "Lines", "The store’s state", "Runs in flight"):
+            assert f"{part}: It can't be had now" in page
+        assert "Nothing runs or waits" not in page
+        assert "0 members" not in page
 
     story(scenario)

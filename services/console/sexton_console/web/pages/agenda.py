@@ -107,6 +107,7 @@ async def show(request: Request) -> Response:
         prefix=prefix,
         at=at,
         lanes=lanes,
+        absent=found.absent,
         piles=piles,
         fullest=sorted(piles, key=lambda pile: (-pile.times, pile.start_s))[:_FULLEST],
         load=load,

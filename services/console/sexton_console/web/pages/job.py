@@ -126,6 +126,7 @@ async def show(request: Request) -> Response:
         days=charts.calendar(past.runs, desk.now_s, past.since_s),
         past=past,
         past_complete=found.complete,
+        past_absent=found.absent,
         since_s=since_s,
         range=range_,
         ranges=[(word or "newest runs", with_query(here, range=word), word) for word in RANGES],

@@ -110,7 +110,7 @@ async def show(request: Request) -> Response:
         query.choice(request, "sort", SORTS, "name"),
     )
     token = request.query_params.get("page", "")
-    search, complete, following = Search(), True, ""
+    search, complete, absent, following = Search(), True, "", ""
     if asked.is_plain:
         answer = await desk.api.jobs(order=asked.order, size=PAGE, token=token)
         jobs: Sequence[job_pb2.Job] = answer.jobs
@@ -119,7 +119,7 @@ async def show(request: Request) -> Response:
         found = await desk.errands.answer(
             f"jobs {asked}", _KEPT_S, lambda: _looked_for(desk, asked)
         )
-        search, complete = found.value or search, found.complete
+        search, complete, absent = found.value or search, found.complete, found.absent
         begin = query.number(request, "page", MAX_FOUND)
         jobs = search.jobs[begin : begin + PAGE]
         if begin + PAGE < len(search.jobs):
@@ -139,6 +139,7 @@ async def show(request: Request) -> Response:
         asked=asked,
         search=search,
         complete=complete,
+        absent=absent,
         start=with_query("/jobs", **shown),
         next_page=with_query("/jobs", **shown, page=following) if following else "",
         first=not token,

@@ -60,6 +60,7 @@ async def show(request: Request) -> Response:
         counts=_counts(members.value),
         store=store,
         queues=queues,
+        in_flight=live,
         chart=charts.minutes(minutes),
         due_per_minute=sum(each.due for each in last) / len(last),
         done_per_minute=sum(each.done for each in last) / len(last),
