@@ -59,6 +59,10 @@ def test_a_run_is_shown_in_the_zone_of_its_job() -> None:
         page = (await Site(world).get(f"/runs/{run}")).text
         assert 'data-zone="Asia/Tokyo"' in page
         assert 'data-zone="UTC"' not in page
+        site = Site(world)
+        own = (await site.get("/runs?job=report&before=2200-01-01")).text
+        assert own.count('data-zone="Asia/Tokyo"') >= 1
+        assert 'data-zone="Asia/Tokyo"' not in (await site.get("/runs")).text
 
     story(scenario)
 

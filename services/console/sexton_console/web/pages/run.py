@@ -47,7 +47,7 @@ async def show(request: Request) -> Response:
     said = await desk.logs.about(
         About(run_id, trace, sessions, rail.start, rail.end + _AFTERWARDS_NS)
     )
-    zone = query.text(request, "zone") or await _zone(desk, job_name(namespace, job))
+    zone = query.text(request, "zone") or await job_zone(desk, job_name(namespace, job))
     falls = waterfall(rail, spans, lines, attempts_of(context, rail))
     begin = query.number(request, "from", len(falls.bars))
     here = run_url(namespace, job, run_id)
@@ -84,8 +84,8 @@ async def show(request: Request) -> Response:
     )
 
 
-async def _zone(desk: Desk, name: str) -> str:
-    """Gives the zone of a run's job as it is now; UTC where that can't be had."""
+async def job_zone(desk: Desk, name: str) -> str:
+    """Gives the zone of a job as it is now; UTC where that can't be had."""
 
     async def ask() -> str:
         return zone_of((await desk.api.job(name)).spec)

@@ -11,6 +11,7 @@ from sexton.v1 import run_pb2
 from sexton_console.web import query
 from sexton_console.web.desk import desk_of
 from sexton_console.web.pages.job import run_row
+from sexton_console.web.pages.run import job_zone
 from sexton_console.web.render import render
 from sexton_console.web.urls import with_query
 from sexton_console.words import (
@@ -33,11 +34,12 @@ async def show(request: Request) -> Response:
     desk = desk_of(request)
     state = query.choice(request, "state", (*GROUPS, *RUN_STATES))
     job = query.text(request, "job")
-    after, before = query.moment(request, "after"), query.moment(request, "before")
     token = request.query_params.get("page", "")
     numbers = [run_state_number(word) for word in GROUPS.get(state, (state,)) if word]
     namespace, slash, short = job.rpartition("/")
     parent = job_name(namespace if slash else "default", short) if short else ""
+    zone = await job_zone(desk, parent) if parent else "UTC"
+    after, before = (query.moment(request, name, zone) for name in ("after", "before"))
     found: list[run_pb2.Run] = []
     following, begun_s = token, desk.clock.monotonic_ns() / 1e9
     while True:
@@ -66,6 +68,7 @@ async def show(request: Request) -> Response:
         title="Runs",
         section="runs",
         live=not token,
+        zone=zone,
         rows=[run_row(run) for run in found],
         next_page=with_query("/runs", **shown, page=following) if following else "",
         first=not token,
