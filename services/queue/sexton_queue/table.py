@@ -107,11 +107,17 @@ class RunTable:
         return self.by_key.get(key)
 
     def load(self, kv: KeyValue, now: Now) -> Entry | None:
-        """Takes a run that something is asked of, whether or not memory has room for it."""
+        """Takes a run that something is asked of, whether or not memory has room for it.
+
+        None: it can't be read, and nobody can be told what becomes of it.
+        """
         entry = self.arrive(kv.key, kv.mod_revision, kv.value, now)
         if entry is None and kv.create_revision:
-            record = RunRecord.FromString(kv.value)
-            entry = self._read(kv.key, kv.mod_revision, record)
+            try:
+                record = RunRecord.FromString(kv.value)
+                entry = self._read(kv.key, kv.mod_revision, record)
+            except (DecodeError, ValueError, KeyError):
+                return None
             self.by_key[kv.key] = entry
         return entry
 

@@ -55,3 +55,13 @@ async def test_a_run_that_can_not_be_read_keeps_no_owner_from_taking_over() -> N
         now=lambda: shop.now,
     ).load()
     assert [*shop.machine.table.by_key] == [held.key]
+
+
+def test_what_is_asked_of_a_run_that_can_not_be_read_harms_nobody() -> None:
+    shop = Shop()
+    garbage = waiting(0)
+    shop.put(garbage.key, b"\xff")
+    answers = shop.end(garbage.key)
+    shop.pump()
+    assert answers == []
+    assert garbage.key not in shop.machine.table.by_key
