@@ -135,3 +135,30 @@ def test_requests_are_forgotten_after_ten_minutes() -> None:
         assert mesh.counted("removed_requests") == 1
 
     Mesh().run(scenario)
+
+
+def test_runs_are_removed_as_fast_as_they_end() -> None:
+    """12,000 more than are kept, in a few seconds: at 4,000 per second a busy mesh only grows."""
+
+    async def scenario(mesh: Mesh) -> None:
+        await mesh.leader()
+        job = await mesh.create()
+        end = mesh.mesh_now()
+        template = pb.RunTemplate(retain_runs=3, retain_ns=HOUR, queue="q", job_uid=job.uid)
+        state = run_pb2.RUN_STATE_SUCCEEDED
+        run = pb.RunRecord(state=state, end_time_ns=end, template=template).SerializeToString()
+        entry = pb.EndedRecord(namespace="default", job=job.job, state=state).SerializeToString()
+        for first in range(0, 12_000, 40):
+            puts = [
+                put
+                for name in (f"r{number:05}" for number in range(first, first + 40))
+                for put in (
+                    Put(keys.run_key("default", job.job, job.uid, name), run),
+                    Put(keys.ended_key(0, end, job.uid, name), entry),
+                )
+            ]
+            await mesh.store.commit([Txn(then=tuple(puts))])
+        await asyncio.sleep(11.5)
+        assert len(await mesh.below(b"ended/")) == 3
+
+    Mesh(lasts_s=1.5).run(scenario)
