@@ -18,8 +18,8 @@ from sexton.v1 import job_pb2
 from sexton.v1 import scheduler_pb2 as api
 from sexton_console.mesh.numbers import Seen
 from sexton_console.traces.model import LogLine, Span
+from sexton_console.web import rows
 from sexton_console.web.pages import jobs
-from sexton_console.web.pages import run as run_page
 from sexton_console.web.render import environment, output_text
 from sexton_console.web.shared import shared
 from sexton_runtime import otlp
@@ -194,7 +194,7 @@ def test_a_run_is_shown_with_its_way_its_spans_and_its_output() -> None:
 def test_a_long_waterfall_comes_in_parts_that_join_without_gap(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(run_page, "ROWS", 10)
+    monkeypatch.setattr(rows, "ROWS", 10)
 
     async def scenario(world: World) -> None:
         await world.make()

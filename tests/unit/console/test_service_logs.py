@@ -106,7 +106,7 @@ async def test_the_oldest_lines_go_where_there_are_too_many_or_they_are_too_old(
 async def test_lines_that_come_too_fast_are_dropped_and_counted(
     logs: ServiceLogs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sexton_console.traces.service_logs.MAX_WAITING_BYTES", 1_000)
+    monkeypatch.setattr(logs, "_max_waiting_bytes", 1_000)
     many = [said_by("store", record("x" * 100)) for _ in range(20)]
     assert logs.offer(many) == 20
     assert logs.dropped == 20

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -15,6 +15,7 @@ from sexton import errors
 from sexton.v1 import backfill_pb2, dead_letter_pb2
 from sexton.v1 import job_pb2 as pb
 from sexton.v1 import scheduler_pb2 as api
+from sexton_sim.mesh.person import Person
 from sexton_sim.mesh.plan import NAMESPACE, QUEUES, DrawSpec
 from sexton_sim.mesh.users import Api
 
@@ -22,7 +23,7 @@ _SOURCES = ("one.yaml", "other.yaml")
 _RETRY_S = 0.5
 
 
-class Operator:
+class Operator(Person):
     """One person, who does one thing after the other."""
 
     def __init__(
@@ -34,26 +35,18 @@ class Operator:
         now_s: Callable[[], int],
         rng: random.Random,
     ) -> None:
+        super().__init__(rng)
         self._api = api_
         self._names = names
         self._spec = spec
         self._now_s = now_s
-        self._random = rng
-        self._deeds: tuple[tuple[float, Callable[[], Awaitable[None]]], ...] = (
+        self._deeds = (
             (2, self._pause_queue),
             (3, self._resume_queue),
             (1, self._drain_worker),
             (1, self._prune),
             (2, self._look),
         )
-
-    async def act(self) -> None:
-        """Does one thing; what is refused or not answered is an outcome like others."""
-        ((_, deed),) = self._random.choices(self._deeds, [weight for weight, _ in self._deeds])
-        try:
-            await deed()
-        except errors.SextonError:
-            await asyncio.sleep(0.1)
 
     async def _pause_queue(self) -> None:
         queue = self._random.choice(QUEUES)

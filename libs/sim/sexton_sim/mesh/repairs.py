@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -14,6 +14,7 @@ from sexton.v1 import backfill_pb2 as fill
 from sexton.v1 import dead_letter_pb2 as dead
 from sexton.v1 import job_pb2 as pb
 from sexton.v1 import scheduler_pb2 as api
+from sexton_sim.mesh.person import Person
 from sexton_sim.mesh.plan import NAMESPACE
 from sexton_sim.mesh.users import Api
 
@@ -21,7 +22,7 @@ _REACH_S: Final = (2, 20)
 """How far back a backfill begins: a few runs, which must not be what keeps workers busy."""
 
 
-class Repairer:
+class Repairer(Person):
     """One person, who does one thing after the other; asks again where nothing was answered."""
 
     def __init__(
@@ -33,28 +34,20 @@ class Repairer:
         now_s: Callable[[], int],
         rng: random.Random,
     ) -> None:
+        super().__init__(rng)
         self._api = api_
         self._name = name
         self._names = names
         self._now_s = now_s
-        self._random = rng
         self._requests = 0
         self._backfills: list[str] = []
-        self._deeds: tuple[tuple[float, Callable[[], Awaitable[None]]], ...] = (
+        self._deeds = (
             (3, self._retry),
             (2, self._requeue),
             (0.5, self._purge),
             (2, self._fill),
             (1, self._stop_filling),
         )
-
-    async def act(self) -> None:
-        """Does one thing; what is refused or not answered is an outcome like others."""
-        ((_, deed),) = self._random.choices(self._deeds, [weight for weight, _ in self._deeds])
-        try:
-            await deed()
-        except errors.SextonError:
-            await asyncio.sleep(0.1)
 
     async def _retry(self) -> None:
         parent = f"namespaces/{NAMESPACE}"

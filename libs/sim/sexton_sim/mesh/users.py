@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from google.protobuf.field_mask_pb2 import FieldMask
@@ -29,6 +29,7 @@ from sexton.v1.scheduler_pb2_grpc import (
 from sexton_runtime.rpc.policy_channel import PolicyChannel
 from sexton_runtime.transport import Transport
 from sexton_sim.history import Recorder
+from sexton_sim.mesh.person import Person
 from sexton_sim.mesh.plan import NAMESPACE, DrawSpec
 from sexton_sim.process import Process
 
@@ -96,22 +97,22 @@ class Api:
         return answer
 
 
-class User:
+class User(Person):
     """One person, who does one thing after the other."""
 
     def __init__(
         self, api_: Api, *, name: str, names: Sequence[str], spec: DrawSpec, rng: random.Random
     ) -> None:
+        super().__init__(rng)
         self._api = api_
         self._name = name
         self._names = names
         self._spec = spec
-        self._random = rng
         self._requests = 0
         self._runs: list[str] = []
         self._asked: dict[str, Any] = {}
         """The last request of each method that has an id."""
-        self._deeds: tuple[tuple[float, Callable[[], Awaitable[None]]], ...] = (
+        self._deeds = (
             (3, self.create),
             (3, self._update),
             (2, self._pause),
@@ -123,15 +124,6 @@ class User:
             (1, self._list_runs),
             (0.5, self._ask_for_another),
         )
-
-    async def act(self) -> None:
-        """Does one thing; what is refused or not answered is an outcome like others."""
-        weights = [weight for weight, _ in self._deeds]
-        ((_, deed),) = self._random.choices(self._deeds, weights)
-        try:
-            await deed()
-        except errors.SextonError:
-            await asyncio.sleep(0.1)
 
     async def create(self, name: str = "") -> None:
         """Creates a job; under a request id, or not."""

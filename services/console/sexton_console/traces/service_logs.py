@@ -6,22 +6,20 @@ session or the trace that they speak of. Nobody waits for the disk, as with trac
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import structlog
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from sexton_console.traces.decode import log_line
 from sexton_console.traces.file import ages_from, open_file, or_nothing
+from sexton_console.traces.keeper import Keeper
 from sexton_console.traces.model import LogLine
-
-Result = TypeVar("Result")
 
 WARNING: Final = 13
 """The severity from which on a line is about something that is not as it should be."""
@@ -30,7 +28,6 @@ _OVERHEAD_BYTES: Final = 150
 """Of a line in the file, beside its data."""
 _REMOVED_AT_ONCE: Final = 2_000
 _ROOM: Final = 0.95
-_SWEEP_S: Final = 60.0
 
 _FORMAT: Final = 1
 _SCHEMA: Final = f"""
@@ -71,7 +68,7 @@ class About(NamedTuple):
     end: int
 
 
-class ServiceLogs:
+class ServiceLogs(Keeper[sqlite3.Connection]):
     """A part of the console's lifecycle. Its methods are for the loop; SQLite has a thread."""
 
     def __init__(
@@ -82,6 +79,7 @@ class ServiceLogs:
         keep_s: float,
         wall_ns: Callable[[], int] = time.time_ns,
     ) -> None:
+        super().__init__("service-logs", max_waiting_bytes=MAX_WAITING_BYTES)
         self.stored = 0
         self.dropped = 0
         """Lines that came faster than the disk takes them, or could not be written."""
@@ -90,51 +88,20 @@ class ServiceLogs:
         self._path = path
         self._keep_s = keep_s
         self._wall_ns = wall_ns
-        self._thread = ThreadPoolExecutor(1, "service-logs")
-        self._sql: sqlite3.Connection | None = None
-        self._waiting_bytes = 0
-        self._sweeping: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        """Opens the file."""
-        self._sql = await self._do(lambda: open_file(self._path, _SCHEMA, _FORMAT))
-        size = "SELECT total(length(data)), count(*) FROM lines"
-        ((held, lines),) = await self._read(lambda sql: sql.execute(size).fetchall())
-        self.used_bytes = round(held) + lines * _OVERHEAD_BYTES
-        self._sweeping = asyncio.create_task(self._sweep(), name="sweep-service-logs")
-
-    async def stop(self) -> None:
-        """Writes what waits, and closes. Idempotent."""
-        sweeping, self._sweeping = self._sweeping, None
-        if sweeping is None or self._sql is None:
-            return
-        sweeping.cancel()
-        await asyncio.gather(sweeping, return_exceptions=True)
-        await self._do(self._sql.close)
-        self._thread.shutdown()
 
     def offer(self, lines: Sequence[Said]) -> int:
         """Takes lines to be written soon; tells how many were dropped instead."""
         size = sum(len(line.data) + _OVERHEAD_BYTES for line in lines)
-        if self._sql is None or self._waiting_bytes + size > MAX_WAITING_BYTES:
+        if not self._has_room(size):
             self.dropped += len(lines)
             return len(lines)
         if lines:
-            self._waiting_bytes += size
             now = self._wall_ns()
             aged = [line._replace(at=ages_from(line.at, now)) for line in lines]
-            written = self._thread.submit(self._write, self._sql, aged, size)
-            loop = asyncio.get_running_loop()
-            written.add_done_callback(
-                lambda done: loop.call_soon_threadsafe(
-                    self._written, len(lines), size, done.exception()
-                )
+            self._write_soon(
+                size, lambda sql: self._write(sql, aged, size), partial(self._written, len(lines))
             )
         return 0
-
-    async def flush(self) -> None:
-        """Waits until everything that was offered is written."""
-        await self._do(lambda: None)
 
     async def newest(
         self, *, service: str = "", severity: int = 0, before: int = 0, limit: int = 100
@@ -233,26 +200,16 @@ class ServiceLogs:
             self.used_bytes -= size
         return count
 
-    def _written(self, lines: int, size: int, error: BaseException | None) -> None:
-        self._waiting_bytes -= size
+    def _written(self, lines: int, error: BaseException | None) -> None:
         if error is None:
             self.stored += lines
         else:
             self.dropped += lines
             _log.error("Lines could not be written.", action="write_logs", reason=str(error))
 
-    async def _sweep(self) -> None:
-        while True:
-            await asyncio.sleep(_SWEEP_S)
-            try:
-                await self.sweep_once()
-            except sqlite3.Error as error:
-                _log.error("Old lines could not be removed.", action="sweep", reason=str(error))
-
-    async def _read(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
-        sql = self._sql
-        assert sql is not None, "it is started before it is asked"
-        return await self._do(lambda: work(sql))
-
-    async def _do(self, work: Callable[[], Result]) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+    def _open(self) -> sqlite3.Connection:
+        sql = open_file(self._path, _SCHEMA, _FORMAT)
+        size = "SELECT total(length(data)), count(*) FROM lines"
+        held, lines = sql.execute(size).fetchone()
+        self.used_bytes = round(held) + lines * _OVERHEAD_BYTES
+        return sql

@@ -9,24 +9,21 @@ Nobody waits for the disk: what comes faster than it is written is dropped and c
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import structlog
 
 from sexton_console.traces.decode import log_lines, spans_in
 from sexton_console.traces.file import ages_from, open_file, or_nothing
+from sexton_console.traces.keeper import Keeper
 from sexton_console.traces.model import LOGS, SPANS, Chunk, LogLine, Span
-
-Result = TypeVar("Result")
 
 MAX_TRACE_BYTES: Final = 16 * 1024 * 1024
 MAX_TRACE_ITEMS: Final = 20_000
@@ -42,7 +39,6 @@ _ROOM: Final = 0.95
 _EVICTED_AT_ONCE: Final = 500
 _RESOURCES_KNOWN: Final = 1_000
 """Senders whose number in the file is remembered."""
-_SWEEP_S: Final = 60.0
 _MANY: Final = 1_000
 """Spans of a trace that is not decoded again for each of its parts."""
 
@@ -105,61 +101,32 @@ class Usage:
     oldest_ns: int | None
 
 
-class TraceStore:
+class TraceStore(Keeper["_File"]):
     """A part of the console's lifecycle. Its methods are for the loop; SQLite has a thread."""
 
     def __init__(
         self, path: Path, bounds: Bounds, *, wall_ns: Callable[[], int] = time.time_ns
     ) -> None:
+        super().__init__("traces", max_waiting_bytes=MAX_WAITING_BYTES)
         self.counters = Counters()
         self._path = path
         self._bounds = bounds
         self._wall_ns = wall_ns
-        self._thread = ThreadPoolExecutor(1, "traces")
-        self._file: _File | None = None
-        self._waiting_bytes = 0
         self._decoded: tuple[bytes, int, int, list[Span]] | None = None
         """The last large trace, with its newest chunk and their number: it is shown in parts."""
-        self._sweeping: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        """Opens the file. One that can't be read is put aside: better without a past."""
-        self._file = await self._do(
-            lambda: _File(open_file(self._path, _SCHEMA, _FORMAT), self._bounds, self.counters)
-        )
-        self._sweeping = asyncio.create_task(self._sweep(), name="sweep-traces")
-
-    async def stop(self) -> None:
-        """Writes what waits, and closes. Idempotent."""
-        sweeping, self._sweeping = self._sweeping, None
-        if sweeping is None or self._file is None:
-            return
-        sweeping.cancel()
-        await asyncio.gather(sweeping, return_exceptions=True)
-        await self._do(self._file.close)
-        self._thread.shutdown()
 
     def offer(self, chunks: Sequence[Chunk]) -> int:
         """Takes chunks to be written soon; tells how many spans and lines were dropped instead."""
         count = sum(chunk.items for chunk in chunks)
         size = sum(len(chunk.data) for chunk in chunks)
         size += sum(map(len, {chunk.resource for chunk in chunks}))
-        file = self._file
-        if file is None or self._waiting_bytes + size > MAX_WAITING_BYTES:
+        if not self._has_room(size):
             self.counters.dropped_busy += count
             return count
         if chunks:
-            self._waiting_bytes += size
-            written = self._thread.submit(file.write, chunks, self._wall_ns())
-            loop = asyncio.get_running_loop()
-            written.add_done_callback(
-                lambda done: loop.call_soon_threadsafe(self._written, size, done.exception())
-            )
+            now = self._wall_ns()
+            self._write_soon(size, lambda file: file.write(chunks, now), _written)
         return 0
-
-    async def flush(self) -> None:
-        """Waits until everything that was offered is written."""
-        await self._do(lambda: None)
 
     async def spans(self, trace: bytes) -> list[Span]:
         """Gives the spans of a trace by their start."""
@@ -198,26 +165,13 @@ class TraceStore:
         now = self._wall_ns()
         return await self._read(lambda file: file.sweep(now))
 
-    def _written(self, size: int, error: BaseException | None) -> None:
-        self._waiting_bytes -= size
-        if error is not None:
-            _log.error("Traces could not be written.", action="write_traces", reason=str(error))
+    def _open(self) -> _File:
+        return _File(open_file(self._path, _SCHEMA, _FORMAT), self._bounds, self.counters)
 
-    async def _sweep(self) -> None:
-        while True:
-            await asyncio.sleep(_SWEEP_S)
-            try:
-                await self.sweep_once()
-            except sqlite3.Error as error:
-                _log.error("Old traces could not be removed.", action="sweep", reason=str(error))
 
-    async def _read(self, work: Callable[[_File], Result]) -> Result:
-        file = self._file
-        assert file is not None, "it is started before it is asked"
-        return await self._do(lambda: work(file))
-
-    async def _do(self, work: Callable[[], Result]) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+def _written(error: BaseException | None) -> None:
+    if error is not None:
+        _log.error("Traces could not be written.", action="write_traces", reason=str(error))
 
 
 class _File:

@@ -34,8 +34,9 @@ _RUNS_PAGE: Final = 1_000
 _INTERVAL_S: Final = 0.25
 """Time between two passes of a sweep: 2,000 records of each kind per second, 4,000 ended runs."""
 _HURRY_S: Final = 0.02
-"""And where runs end faster than that: from the first pass that removes most of what it looks at,
-until a sweep has removed little. A pass waits for the store most of its time, behind the others."""
+"""And where runs end faster than that, of the runs alone: from the first pass that removes most of
+what it looks at, until a sweep has removed little. A pass waits for the store most of its time,
+behind the others."""
 _REST_S: Final = 10.0
 """Time between two sweeps."""
 _DELETES_PER_TXN: Final = 90
@@ -109,13 +110,18 @@ class RetentionPass:
             self._requests,
             self._backfills,
         )
-        hurries, most = False, 0
+        loop = asyncio.get_running_loop()
+        hurries, most, others_at = False, 0, 0.0
         while True:
             swept = not any(sweep.token for sweep in sweeps)
             await asyncio.sleep(_HURRY_S if hurries else _REST_S if swept else _INTERVAL_S)
             runs = self._counters.removed_runs
             try:
-                await self.run_once()
+                if hurries and loop.time() < others_at:
+                    await self._sweep_runs()
+                else:
+                    await self.run_once()
+                    others_at = loop.time() + _INTERVAL_S
                 most = max(most, self._counters.removed_runs - runs)
                 hurries = hurries or most > _RUNS_PAGE // 2
                 if not self._runs.token:

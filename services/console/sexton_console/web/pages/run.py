@@ -15,6 +15,7 @@ from sexton_console.traces.waterfall import attempts_of, pushed_at, waterfall
 from sexton_console.web import definition, query
 from sexton_console.web.desk import Desk, desk_of
 from sexton_console.web.render import render
+from sexton_console.web.rows import rows_of
 from sexton_console.web.shared import shared
 from sexton_console.web.urls import run_url, with_query
 from sexton_console.words import ended, enum_word, job_name, run_name, run_state, zone_of
@@ -24,8 +25,6 @@ LINES: Final = 5_000
 """Log lines that are shown at once."""
 _AFTERWARDS_NS: Final = 20_000_000_000
 """Spans and lines may come in for so long after a run has ended."""
-ROWS: Final = 1_000
-"""Rows of the waterfall at once; a browser asks for the further ones as they come into view."""
 _MANY: Final = 2_000
 """A page with so many spans is not made again and again once its run has ended."""
 _ZONE_S: Final = 60.0
@@ -49,14 +48,13 @@ async def show(request: Request) -> Response:
     )
     zone = query.text(request, "zone") or await job_zone(desk, job_name(namespace, job))
     falls = waterfall(rail, spans, lines, attempts_of(context, rail))
-    begin = query.number(request, "from", len(falls.bars))
-    here = run_url(namespace, job, run_id)
+    rows = rows_of(request, falls, run_url(namespace, job, run_id))
     return render(
         request,
         "run.html",
         title=run_id,
         section="runs",
-        live=not begin
+        live=not rows["begin"]
         and (not ended(state) or (now - rail.end < _AFTERWARDS_NS and len(spans) < _MANY)),
         namespace=namespace,
         job=job,
@@ -66,12 +64,7 @@ async def show(request: Request) -> Response:
         is_over=ended(state),
         origin=enum_word(run_pb2.RunOrigin, run.origin, "RUN_ORIGIN_"),
         rail=rail,
-        falls=falls,
-        bars=falls.bars[begin : begin + ROWS],
-        here=here,
-        begin=begin,
-        further=len(falls.bars) - begin - ROWS,
-        further_rows=with_query(here, **{"from": begin + ROWS}),
+        **rows,
         lines=lines,
         more_lines=len(lines) == LINES,
         said=said,

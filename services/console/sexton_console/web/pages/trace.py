@@ -8,11 +8,10 @@ from starlette.responses import Response
 
 from sexton_console.traces.rail import Rail
 from sexton_console.traces.waterfall import waterfall
-from sexton_console.web import query
 from sexton_console.web.desk import desk_of
-from sexton_console.web.pages.run import ROWS
 from sexton_console.web.render import render
-from sexton_console.web.urls import trace_url, with_query
+from sexton_console.web.rows import rows_of
+from sexton_console.web.urls import trace_url
 
 
 async def show(request: Request) -> Response:
@@ -27,8 +26,6 @@ async def show(request: Request) -> Response:
     end = max((span.end for span in spans), default=0)
     rail = Rail(state="", moments=(), gaps=(), deliveries=(), start=start, end=end)
     falls = waterfall(rail, spans)
-    begin = query.number(request, "from", len(falls.bars))
-    here = trace_url(trace.hex())
     return render(
         request,
         "trace.html",
@@ -40,10 +37,5 @@ async def show(request: Request) -> Response:
         services=sorted({span.service for span in spans if span.service}),
         spans=len(spans),
         zone="UTC",
-        falls=falls,
-        bars=falls.bars[begin : begin + ROWS],
-        here=here,
-        begin=begin,
-        further=len(falls.bars) - begin - ROWS,
-        further_rows=with_query(here, **{"from": begin + ROWS}),
+        **rows_of(request, falls, trace_url(trace.hex())),
     )
