@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from simulation.queue.mesh import Mesh
+from simulation.queue.mesh import Job, Mesh
 from simulation.queue.worker import Worker
 from structlog.testing import capture_logs
 
@@ -13,6 +13,16 @@ from sexton_records import keys
 from sexton_runtime.kv.types import Delete, Txn
 
 S = 1_000_000_000
+
+
+async def unbegun(mesh: Mesh) -> tuple[Worker, Job, bytes]:
+    """Has a run assigned to a worker that does not begin it."""
+    first = Worker(mesh, "first")
+    first.begins = False
+    job = await mesh.job()
+    handle = await mesh.fire(job)
+    await mesh.until(handle, job, RunState.RUNNING)
+    return first, job, handle
 
 
 def test_a_killed_worker_s_run_is_elsewhere_within_three_seconds() -> None:
@@ -161,11 +171,7 @@ def test_an_attempt_that_a_worker_does_not_list_is_sent_again_with_its_token() -
 
 def test_a_lost_attempt_that_never_began_is_a_delivery_and_no_failure() -> None:
     async def scenario(mesh: Mesh) -> None:
-        first = Worker(mesh, "first")
-        first.begins = False
-        job = await mesh.job()
-        handle = await mesh.fire(job)
-        await mesh.until(handle, job, RunState.RUNNING)
+        first, job, handle = await unbegun(mesh)
         first.kill()
         Worker(mesh, "second")
         record = await mesh.until(handle, job, RunState.SUCCEEDED)
@@ -176,11 +182,7 @@ def test_a_lost_attempt_that_never_began_is_a_delivery_and_no_failure() -> None:
 
 def test_an_attempt_lost_after_a_takeover_counts_as_begun() -> None:
     async def scenario(mesh: Mesh) -> None:
-        first = Worker(mesh, "first")
-        first.begins = False
-        job = await mesh.job()
-        handle = await mesh.fire(job)
-        await mesh.until(handle, job, RunState.RUNNING)
+        first, job, handle = await unbegun(mesh)
         first.kill()
         mesh.crash(await mesh.owner())
         Worker(mesh, "second")
@@ -195,10 +197,7 @@ def test_a_run_of_a_session_that_nobody_knows_is_taken_back_and_counted() -> Non
     procrastinate #740)."""
 
     async def scenario(mesh: Mesh) -> None:
-        first = Worker(mesh, "first")
-        first.begins = False
-        job = await mesh.job()
-        handle = await mesh.fire(job)
+        first, job, handle = await unbegun(mesh)
         record = await mesh.until(handle, job, RunState.RUNNING)
         first.kill()
         owner = await mesh.owner()
@@ -217,10 +216,7 @@ def test_a_run_of_a_session_that_nobody_knows_is_taken_back_and_counted() -> Non
 
 def test_a_session_that_ends_is_told_of_with_what_it_held_and_why() -> None:
     async def scenario(mesh: Mesh) -> None:
-        first = Worker(mesh, "first")
-        first.begins = False
-        job = await mesh.job()
-        handle = await mesh.fire(job)
+        first, job, handle = await unbegun(mesh)
         record = await mesh.until(handle, job, RunState.RUNNING)
         with capture_logs() as said:
             first.kill()
@@ -251,11 +247,7 @@ def test_neither_a_long_run_nor_a_long_delay_is_delivered_twice() -> None:
 
 def test_a_closed_session_gives_its_runs_back_at_once() -> None:
     async def scenario(mesh: Mesh) -> None:
-        first = Worker(mesh, "first")
-        first.begins = False
-        job = await mesh.job()
-        handle = await mesh.fire(job)
-        await mesh.until(handle, job, RunState.RUNNING)
+        first, job, handle = await unbegun(mesh)
         Worker(mesh, "second", lasts_s=0.1)
         await asyncio.sleep(0.5)
         began = mesh.now

@@ -18,7 +18,7 @@ def arrive(shop: Shop, number: int, queue: str = "default") -> None:
     shop.machine.table.arrive(kv.key, shop.revision, kv.value, shop.now)
 
 
-def with_an_end_and_a_ready_run(slots: int) -> Shop:
+def with_a_run_that_has_begun(slots: int = 4) -> tuple[Shop, Hand]:
     shop = Shop()
     hand = Hand(shop, "one", slots=slots)
     hand.hello()
@@ -28,6 +28,11 @@ def with_an_end_and_a_ready_run(slots: int) -> Shop:
     shop.pump()
     hand.read()
     hand.begin()
+    return shop, hand
+
+
+def with_an_end_and_a_ready_run(slots: int) -> Shop:
+    shop, hand = with_a_run_that_has_begun(slots)
     hand.finish()
     arrive(shop, 1)
     return shop
@@ -132,15 +137,7 @@ def test_ends_that_fill_a_commit_are_gone_on_with(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_run_whose_end_was_asked_for_just_now_waits_for_its_worker_all_the_same() -> None:
-    shop = Shop()
-    hand = Hand(shop, "one")
-    hand.hello()
-    shop.pump()
-    hand.read()
-    arrive(shop, 0)
-    shop.pump()
-    hand.read()
-    hand.begin()
+    shop, hand = with_a_run_that_has_begun()
     hand.cut()
     shop.boot += 2 * SECOND
     run = waiting(0).key

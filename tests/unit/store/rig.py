@@ -17,6 +17,10 @@ from sexton_store.memory_disk import MemoryDisk
 T = TypeVar("T")
 
 
+def puts(*keys: bytes, size: int = 0) -> list[Txn]:
+    return [Txn(then=(Put(key, b"v" * size),)) for key in keys]
+
+
 class Gate:
     """A hook of the disk that holds steps until it is opened."""
 

@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-import structlog
-from unit.store.rig import Gate, Rig, simulated
+from unit.store.rig import Gate, Rig, puts, simulated
 
 from sexton.errors import (
     DeadlineExceeded,
-    InvalidArgument,
-    NoSpace,
     OutcomeUnknown,
     Overloaded,
     Unavailable,
 )
 from sexton.internal.v1 import cluster_pb2
-from sexton_runtime.kv.types import Compare, Delete, LeaseRef, Outcome, Put, Target, Txn, absent
+from sexton_runtime.kv.types import Delete, LeaseRef, Outcome, Put, Txn, absent
 from sexton_runtime.randomness import SeededRandomness
 from sexton_sim.loop import SimLoop
 from sexton_store import cluster as clusters
@@ -27,11 +24,6 @@ from sexton_store.disk import DamagedError
 from sexton_store.engine import EmbeddedEngine
 from sexton_store.history import MemoryHistory, read_lines
 from sexton_store.memory_disk import MemoryDisk
-
-
-def puts(*keys: bytes, size: int = 0) -> list[Txn]:
-    return [Txn(then=(Put(key, b"v" * size),)) for key in keys]
-
 
 # Durability and order of publication
 
@@ -261,129 +253,6 @@ def test_an_unknown_outcome_stops_the_store(*, with_effect: bool) -> None:
     scenario()
 
 
-@simulated
-async def test_a_full_store_refuses_growth_and_nothing_else(rig: Rig) -> None:
-    """L8."""
-    await rig.put(b"old", b"v" * 1_000)
-    await rig.put(b"small")
-    rig.disk.capacity_bytes, rig.disk.reserve_bytes = 11_000, 10_000
-    before = rig.revision
-    results = await rig.do(
-        rig.engine.commit(
-            [
-                Txn(then=(Put(b"new", b"v" * 100),)),
-                Txn(compares=(absent(b"new"),), then=(Put(b"settled", b""),), use_reserve=True),
-                Txn(compares=(absent(b"old"),), then=(Put(b"x", b""),)),
-                Txn(then=(Put(b"new", b"v"),)),
-                Txn(then=(Delete(b"gone"),)),
-                Txn(then=(Delete(b"small"),)),
-            ]
-        )
-    )
-    assert [(result.outcome, result.revision - before) for result in results] == [
-        (Outcome.NO_SPACE, 0),
-        (Outcome.COMMITTED, 1),
-        (Outcome.REFUSED, 1),
-        (Outcome.NO_SPACE, 1),
-        (Outcome.COMMITTED, 1),
-        (Outcome.COMMITTED, 2),
-    ]
-    assert rig.engine.status().full
-    await rig.do(rig.engine.commit([Txn(then=(Delete(b"old"),))]))
-    assert (await rig.put(b"new", b"v" * 100)).outcome is Outcome.COMMITTED
-    assert not rig.engine.status().full
-
-
-@simulated
-async def test_a_full_store_says_so_once_and_when_it_has_room_again(rig: Rig) -> None:
-    rig.disk.capacity_bytes, rig.disk.reserve_bytes = 11_000, 10_000
-    with structlog.testing.capture_logs() as logs:
-        for _ in range(3):
-            assert (await rig.put(b"new", b"v" * 2_000)).outcome is Outcome.NO_SPACE
-        rig.disk.capacity_bytes = 1_000_000
-        for _ in range(2):
-            assert (await rig.put(b"new", b"v" * 2_000)).outcome is Outcome.COMMITTED
-    assert [log["action"] for log in logs] == ["store.full", "store.has_room"]
-
-
-@simulated
-async def test_a_jammed_disk_refuses_every_write_and_answers_the_rest(rig: Rig) -> None:
-    await rig.put(b"old")
-    rig.disk.jammed = True
-    before = rig.revision
-    results = await rig.do(
-        rig.engine.commit(
-            [
-                Txn(then=(Put(b"new", b""),), use_reserve=True),
-                Txn(then=(Delete(b"old"),)),
-                Txn(compares=(absent(b"old"),), then=(Put(b"x", b""),)),
-                Txn(compares=(absent(b"old"),), orelse=(Put(b"x", b""),)),
-                Txn(),
-            ]
-        )
-    )
-    assert [result.outcome for result in results] == [
-        Outcome.NO_SPACE,
-        Outcome.NO_SPACE,
-        Outcome.REFUSED,
-        Outcome.NO_SPACE,
-        Outcome.COMMITTED,
-    ]
-    assert {result.revision for result in results} == {before}
-    rig.disk.jammed = False
-    assert (await rig.put(b"new")).revision == before + 1
-
-
-@simulated
-async def test_a_store_starts_on_a_jammed_disk(rig: Rig) -> None:
-    kept = await rig.put(b"k")
-    rig.disk.jammed = True
-    await rig.do(rig.engine.stop())
-    rig.process.crash()
-    await rig.start()
-    assert rig.revision == kept.revision
-    assert (await rig.put(b"k")).outcome is Outcome.NO_SPACE
-
-
-def test_a_new_store_does_not_start_on_a_jammed_disk() -> None:
-    loop = SimLoop()
-
-    async def main() -> None:
-        disk = MemoryDisk()
-        disk.jammed = True
-        with pytest.raises(NoSpace):
-            await Rig(loop, disk=disk).start()
-
-    loop.run(main())
-
-
-@simulated
-async def test_a_damaged_record_fails_its_reader_and_no_neighbour(rig: Rig) -> None:
-    await rig.put(b"bad", b"v")
-    await rig.put(b"good", b"v")
-    rig.disk.damage(b"bad")
-    gate = rig.hold_writes()
-    blocking = rig.begin(rig.engine.commit(puts(b"k")))
-    await gate.reached.wait()
-    looks = Txn(compares=(Compare(b"bad", Target.VALUE, b"v"),), then=(Put(b"x", b""),))
-    calls = [
-        rig.begin(rig.engine.commit(puts(b"before"))),
-        rig.begin(rig.engine.commit([*puts(b"same batch"), looks])),
-        rig.begin(rig.engine.commit(puts(b"after"))),
-    ]
-    await asyncio.sleep(0)
-    gate.open()
-    await blocking
-    answers = await asyncio.gather(*calls, return_exceptions=True)
-    assert isinstance(answers[1], DamagedError)
-    assert (await rig.read(b"before")).create_revision > 0
-    assert (await rig.read(b"after")).create_revision > 0
-    assert (await rig.read(b"same batch")).create_revision == 0
-    with pytest.raises(DamagedError):
-        await rig.read(b"bad")
-    assert not rig.engine.failed.is_set()
-
-
 # Load
 
 
@@ -539,100 +408,6 @@ async def test_data_of_newer_software_is_refused(rig: Rig) -> None:
             clusters.decode(broken)
 
 
-# Time
-
-
-@simulated
-async def test_a_disputed_clock_is_remembered_over_a_kill_at_once(rig: Rig) -> None:
-    """S20: ten years ahead, nothing is skipped, also after a kill and a restart."""
-    await rig.put(b"k")
-    year_ns = 365 * 86_400 * 10**9
-    before_ns = rig.engine.clock().mesh_time_ns
-    rig.machine.jump_wall(10 * year_ns)
-    await asyncio.sleep(0.11)
-    await rig.kill()
-    await asyncio.sleep(1)
-    clock = rig.engine.clock()
-    assert (clock.state.name, clock.dispute) == ("DISPUTED", 1)
-    assert clock.mesh_time_ns - before_ns < 2 * 10**9
-    txn = Txn(then=(Put(b"k", b""),), not_before_ns=before_ns + 10 * year_ns)
-    (result,) = await rig.do(rig.engine.commit([txn]))
-    assert result.outcome is Outcome.TOO_EARLY
-    await rig.reboot()
-    assert rig.engine.clock().state.name == "DISPUTED"
-
-
-@simulated
-async def test_accepting_a_clock_is_durable_before_it_is_answered(rig: Rig) -> None:
-    rig.machine.jump_wall(-3_600 * 10**9)
-    await asyncio.sleep(0.2)
-    with pytest.raises(InvalidArgument):
-        await rig.do(rig.engine.accept_clock(0))
-    gate = rig.hold_writes()
-    accepting = rig.begin(rig.engine.accept_clock(1))
-    await gate.reached.wait()
-    await asyncio.sleep(0.5)
-    assert not accepting.done()
-    gate.open()
-    assert (await accepting).state.name == "FOLLOWING"
-    await rig.kill()
-    assert rig.engine.clock().state.name == "FOLLOWING"
-
-
-@simulated
-async def test_the_durable_clock_is_at_most_five_seconds_old(rig: Rig) -> None:
-    for _ in range(7):
-        await asyncio.sleep(1.7)
-        stored = rig.disk.cluster_record()
-        assert stored is not None
-        age_ns = rig.engine.clock().mesh_time_ns - clusters.decode(stored).clock.mesh_ns
-        assert age_ns <= 5_050_000_000
-
-
-@pytest.mark.parametrize("jump_s", [3_600, -3_600], ids=["a step", "a dispute"])
-def test_what_happens_to_the_clock_is_durable_at_once(jump_s: int) -> None:
-    @simulated
-    async def story(rig: Rig) -> None:
-        await asyncio.sleep(0.3)  # far from the next five seconds
-        rig.machine.jump_wall(jump_s * 10**9)
-        await asyncio.sleep(0.2)
-        clock = clusters.decode(rig.disk.cluster_record() or b"").clock
-        reading = rig.engine.clock()
-        assert abs(reading.mesh_time_ns - clock.mesh_ns) <= 200_000_000
-        assert (clock.state, clock.dispute) == (reading.state, int(jump_s < 0))
-
-    story()
-
-
-@simulated
-async def test_mesh_time_does_not_go_back_over_a_reboot_with_the_wall_clock_behind(
-    rig: Rig,
-) -> None:
-    watching = rig.engine.watch(b"")
-    await anext(watching)
-    await rig.put(b"k")
-    told_ns = (await anext(watching)).revisions[0].mesh_time_ns
-    rig.machine.jump_wall(-365 * 86_400 * 10**9)
-    await rig.reboot()
-    assert rig.engine.clock().mesh_time_ns >= told_ns
-
-
-@simulated
-async def test_mesh_time_bounds_are_exact(rig: Rig) -> None:
-    """TOO_EARLY below, in time at, TOO_LATE above the bound."""
-    now_ns = rig.engine.clock().mesh_time_ns  # virtual time stands still while nothing sleeps
-    bounds = [(now_ns, 0), (now_ns + 1, 0), (0, now_ns), (0, now_ns - 1), (now_ns, now_ns)]
-    txns = [Txn(not_before_ns=low, not_after_ns=high) for low, high in bounds]
-    results = await rig.do(rig.engine.commit(txns))
-    assert [result.outcome.name for result in results] == [
-        "COMMITTED",
-        "TOO_EARLY",
-        "COMMITTED",
-        "TOO_LATE",
-        "COMMITTED",
-    ]
-
-
 @simulated
 async def test_an_idle_watcher_hears_of_progress(rig: Rig) -> None:
     watching = rig.engine.watch(b"a/")
@@ -676,17 +451,6 @@ def test_history_tells_what_became_durable_and_nothing_else() -> None:
         assert stamps[0] == rig.machine.boot_ns()
 
     loop.run(main())
-
-
-@simulated
-async def test_each_dispute_is_announced_once_whoever_saw_it_first(rig: Rig) -> None:
-    with structlog.testing.capture_logs() as logs:
-        for _ in range(2):
-            rig.machine.jump_wall(10 * 365 * 86_400 * 10**9)
-            rig.engine.clock()
-            await asyncio.sleep(1)
-    announced = [log["dispute"] for log in logs if log["action"] == "store.clock_disputed"]
-    assert announced == [1, 2]
 
 
 @simulated
