@@ -92,6 +92,47 @@ def test_jobs_that_are_not_there_do_not_end_a_tenure_however_often_they_are_aske
     Mesh(lasts_s=0.01).run(scenario)
 
 
+def test_a_job_that_was_started_lately_is_started_again_without_reading_anything() -> None:
+    async def scenario(mesh: Mesh) -> None:
+        job = await mesh.create(schedules=[])
+        await mesh.trigger(job, "one")
+        await asyncio.sleep(1)
+        store = mesh.coordinators[await mesh.leader()].mesh.store
+        read = []
+        get = store.get
+
+        async def reading(keys: Any, **options: Any) -> Any:
+            read.append(keys)
+            return await get(keys, **options)
+
+        store.get = reading  # type: ignore[method-assign]
+        assert (await mesh.trigger(job, "two")).run.name
+        assert read == []
+        await mesh.delete(job)
+        with pytest.raises(NotFound):
+            await mesh.trigger(job, "three")
+
+    Mesh(lasts_s=0.05).run(scenario)
+
+
+def test_a_start_is_refused_only_for_what_stands_when_it_is_asked_for() -> None:
+    async def scenario(mesh: Mesh) -> None:
+        together = {"overlap": job_pb2.OVERLAP_POLICY_ALLOW_ALL}
+        job = await mesh.create(schedules=[], exclusive=True)
+        await mesh.trigger(job, "one")
+        with pytest.raises(InvalidArgument, match="exclusive"):
+            await mesh.trigger(job, "two", **together)
+        machine = mesh.coordinators[await mesh.leader()].leadership.require(0)._machine
+        machine.changed = lambda *_: None  # type: ignore[method-assign] # the watch lags behind
+        await mesh.edit(job, schedules=[], exclusive=False)
+        assert (await mesh.trigger(job, "three", **together)).run.name
+        machine.changed = lambda *_: None  # type: ignore[method-assign]
+        await mesh.edit(job, schedules=[], exclusive=True)
+        assert (await mesh.trigger(job, "three", **together)).run.name, "it is the same request"
+
+    Mesh(lasts_s=0.05).run(scenario)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

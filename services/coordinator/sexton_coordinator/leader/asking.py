@@ -1,7 +1,8 @@
 """What is asked of jobs: whether it has had its effect already, and what becomes of the answers.
 
 What is asked for makes itself once only: a start by the record of its request or by the dead letter
-that it takes off the list, each compared in the start's own commit.
+that it takes off the list, each compared in the start's own commit. That record is read only once
+a commit was not made, or where a start would be refused: most requests come once.
 """
 
 from __future__ import annotations
@@ -45,12 +46,24 @@ class Asking:
         self._planner = planner
         self._counters = counters
 
+    def prepare(self, batch: Sequence[Known]) -> None:
+        """Has jobs read anew where a start would be refused for what is known about them."""
+        for known in batch:
+            if known.loaded is not None:
+                for asked in known.asked:
+                    if not asked.proof_first and _refusal(known.loaded, asked) is not None:
+                        asked.proof_first = True
+                        known.loaded = None
+                        break
+
     async def read(self, batch: Sequence[Known]) -> Answers:
         """Reads whether what is asked for next has had its effect, or can't have it."""
         asked = [
             (known, asked)
             for known in batch
-            if known.loaded is not None and (asked := next_asked(known)) is not None
+            if known.loaded is not None
+            and (asked := next_asked(known)) is not None
+            and (asked.proof_first or _refusal(known.loaded, asked) is not None)
         ]
         kvs = await get_all(self._mesh.store, [self._planner.proof_key(one) for _, one in asked])
         answers: Answers = {}
@@ -100,8 +113,8 @@ class Asking:
             return None if asked.dead is not None else await self._requeued(loaded, asked)
         empty = scheduler_pb2.TriggerJobResponse()
         answer = recorded_answer(kv, asked.body, asked.request.request_id, empty)
-        if answer is None:
-            _check_overlap(loaded, asked)
+        if answer is None and (refusal := _refusal(loaded, asked)) is not None:
+            raise refusal
         return answer
 
     def _begun(self, loaded: LoadedJob, asked: StartFill, kv: KeyValue) -> Message | None:
@@ -197,17 +210,16 @@ def next_asked(known: Known) -> Asked | None:
     return known.asked[0] if known.asked else None
 
 
-def _check_overlap(loaded: LoadedJob, trigger: Trigger) -> None:
-    """Refuses a start that contradicts the job, before it is decided about with all that is due.
+def _refusal(loaded: LoadedJob, asked: Asked) -> InvalidArgument | None:
+    """Returns why a start contradicts the job; None: it does not.
 
-    Raises:
-        InvalidArgument: its overlap policy can't be used.
-
+    That is looked at before it is decided about together with all that is due.
     """
-    overlap = OVERLAP_OF.get(trigger.request.overlap)
+    overlap = OVERLAP_OF.get(asked.request.overlap) if isinstance(asked, Trigger) else None
     if overlap is None:
-        return
+        return None
     try:
         loaded.job.check_overlap(overlap)
     except PolicyError as error:
-        raise InvalidArgument(error.field, error.value, error.expected) from None
+        return InvalidArgument(error.field, error.value, error.expected)
+    return None

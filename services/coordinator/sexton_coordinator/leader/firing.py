@@ -176,6 +176,7 @@ class Firing:
     async def look(self, batch: list[Known]) -> None:
         """Looks at jobs, which are in flight, once; each is finished or postponed."""
         self._counters.looks += len(batch)
+        self._asking.prepare(batch)
         try:
             await self._read(batch)
             answers = await self._asking.read(batch)
@@ -307,6 +308,8 @@ class Firing:
             for known, step in steps:
                 self._counters.unknown += 1
                 self._doubt(step, may_come_late=True)
+                if step.asked is not None:
+                    step.asked.proof_first = True
                 known.sent, known.sent_runs = step.state_value, step.created
                 if step.verdict.buffered:
                     self._machine.waiting.add(known.uid)
@@ -336,8 +339,10 @@ class Firing:
             self._done(known, step, result.revision)
             return
         self._doubt(step, may_come_late=False)
+        unproven = step.asked is not None and not step.asked.proof_first
         if step.asked is not None:
             step.asked.sent = False
+            step.asked.proof_first = True
         if result.outcome is Outcome.REFUSED:
             self._counters.refused += 1
             ended = step.requires.get(result.failed_compare)
@@ -354,6 +359,9 @@ class Firing:
             self._machine.postpone(known, self._mesh.now() + known.pause_ns())
         else:
             assert result.outcome is Outcome.NO_SPACE, "no step says when it is too late"
+            if unproven:  # it may have had its effect before there was no space
+                self._read_again(known)
+                return
             if step.asked is not None and known.asked:
                 self._asking.answer(known.asked.pop(0), NoSpace())
             self._postpone([known])

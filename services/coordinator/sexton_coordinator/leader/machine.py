@@ -30,6 +30,8 @@ _LONGEST_PAUSE_NS: Final[Duration] = SECOND
 MOST_KEPT: Final = 20_000
 """Jobs that stay read between two looks, at about 6 KiB each. Where more are due soon, the others
 are read again when they are due."""
+MOST_ASIDE: Final = 1_000
+"""Jobs that stay read although they are not due soon, because somebody has asked for a start."""
 UNREADABLE_NS: Final[Duration] = 30 * SECOND
 """Pause before a job is looked at again whose records can't be read."""
 
@@ -51,6 +53,9 @@ class Asked:
     """Takes the message that answers it, or an error."""
     sent: bool = False
     """Whether a commit of it may still take effect."""
+    proof_first: bool = True
+    """Whether it is read, before it is decided about, if it has had its effect already. Otherwise
+    its commit, which compares that, finds out."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -120,6 +125,7 @@ class Known:
     again, reread: whether it is to be looked at, or read, again after the look under way.
     changed_at: revision of the last change that somebody else made.
     scanned: when a timer in the store is due that named it; to be compared with its state.
+    by_hand: whether somebody has asked for something about it.
     sent, sent_runs: the state, and the runs, of a commit whose outcome is not known.
     strikes: looks one after the other that came to nothing.
     """
@@ -135,6 +141,7 @@ class Known:
     reread: bool = False
     changed_at: int = 0
     scanned: Instant | None = None
+    by_hand: bool = False
     sent: bytes = b""
     sent_runs: tuple[Created, ...] = ()
     strikes: int = 0
@@ -162,6 +169,7 @@ class Machine:
         self._ready: dict[str, None] = {}  # to be looked at at once, in order
         self._unread: deque[str] = deque()  # armed by a timer and not read yet, earliest first
         self._kept: set[str] = set()  # what may stay read
+        self._aside: dict[str, None] = {}  # read, not due soon; the latest to be asked for last
 
     def __len__(self) -> int:
         return len(self._known)
@@ -172,6 +180,8 @@ class Machine:
 
     def timer(self, uid: str, due: Instant, record: records_pb2.TimerRecord) -> bool:
         """Takes a timer of the due index; tells whether it is news."""
+        if uid in self._aside:
+            self._forget(self._known[uid])  # it is due soon now
         known = self._known.get(uid)
         if known is not None and (known.in_flight or known.loaded is not None):
             return False  # its state says when it is due
@@ -192,6 +202,7 @@ class Machine:
         jobs which are not due soon cost nothing here, however many are created or changed.
         """
         if timer is not None and not self._concerns(ref.uid, timer):
+            self._forget_aside(ref.uid, revision)
             return
         known = self._know(ref)
         known.changed_at = max(known.changed_at, revision)
@@ -228,10 +239,15 @@ class Machine:
         """Takes what somebody asks for."""
         known = self._know(asked.ref)
         known.asked.append(asked)
+        known.by_hand = True
+        if asked.proof_first and known.uid in self._aside:
+            known.loaded = None  # no compare of its own guards what it is refused for
         self._wake(known)
 
     def forget_all_read(self) -> None:
         """Has every job read again before it is decided about: changes may have been missed."""
+        for uid in list(self._aside):
+            self._forget(self._known[uid])
         for known in self._known.values():
             if known.in_flight:
                 known.again = known.reread = True
@@ -287,7 +303,7 @@ class Machine:
             self._wake(known)
         armed = self.horizon.arm(known.uid, next_due)
         if not armed and known.uid not in self._ready:
-            self._forget(known)
+            self._set_aside(known)
         elif len(self._kept) < MOST_KEPT:
             self._kept.add(known.uid)
         elif known.uid not in self._kept:
@@ -320,7 +336,8 @@ class Machine:
 
     def _concerns(self, uid: str, timer: Instant) -> bool:
         """Tells whether there may be something to do about a job before it is loaded as due."""
-        pending = uid in self._known or uid in self.waiting or uid in self.filling
+        known = uid in self._known and uid not in self._aside
+        pending = known or uid in self.waiting or uid in self.filling
         return pending or self.horizon.takes(timer)
 
     def _know(self, ref: JobRef) -> Known:
@@ -337,12 +354,31 @@ class Machine:
         if known.in_flight:
             known.again = True
             return
+        self._aside.pop(known.uid, None)
         self._ready[known.uid] = None
         self.woken.set()
+
+    def _set_aside(self, known: Known) -> None:
+        """Ends what there is to do about a job: one that was asked for may be so again soon."""
+        if known.loaded is None or not known.by_hand:
+            self._forget(known)
+            return
+        self._kept.discard(known.uid)
+        self._aside[known.uid] = None
+        if len(self._aside) > MOST_ASIDE:
+            self._forget(self._known[next(iter(self._aside))])
+
+    def _forget_aside(self, uid: str, revision: int) -> None:
+        """Forgets a job that was set aside before it was changed."""
+        if uid in self._aside:
+            known = self._known[uid]
+            if known.loaded is None or _read_at(known.loaded) < revision:
+                self._forget(known)
 
     def _forget(self, known: Known) -> None:
         self._known.pop(known.uid, None)
         self._kept.discard(known.uid)
+        self._aside.pop(known.uid, None)
         name = (known.ref.namespace, known.ref.job)
         if self._names.get(name) == known.uid:
             del self._names[name]

@@ -144,6 +144,7 @@ class Tenure:
             ref=JobRef(request.uid, request.namespace, request.job),
             request=request,
             body=body_hash(request),
+            proof_first=bool(request.dead_letter),
             answer=asyncio.get_running_loop().create_future(),
         )
         self._machine.ask(trigger)

@@ -202,6 +202,67 @@ async def test_starts_that_are_asked_for_wait_their_turn() -> None:
     assert list(made.drain()) == [asked[1]]
 
 
+def ask(made: Machine, ref: JobRef, *, proof_first: bool = False) -> Known:
+    """Has a job asked for, looked at and read, so that there is nothing more to do about it."""
+    request = coordinator_pb2.TriggerRequest(uid=ref.uid, namespace=ref.namespace, job=ref.job)
+    answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    made.ask(Trigger(ref=ref, request=request, body=b"", proof_first=proof_first, answer=answer))
+    (known,) = made.take(0, 100)
+    before = known.loaded
+    read(known, 1)
+    known.asked.clear()
+    made.finish(known, 5_000)
+    known.loaded = before or known.loaded
+    return known
+
+
+async def test_a_job_that_was_asked_for_stays_read_until_it_changes_or_is_due_soon() -> None:
+    made = machine()
+    known = ask(made, A)
+    made.changed(A, 1)
+    made.changed(A, 1, timer=5_000)
+    assert (take(made), made.get(A.uid), known.loaded is not None) == ([], known, True)
+    assert ask(made, A) is known
+
+    made.changed(A, 2, timer=5_000)
+    assert (take(made), len(made)) == ([], 0)
+    known = ask(made, A)
+    made.changed(A, 2)
+    assert (take(made), known.loaded) == ([A.uid], None)
+    read(known, 2)
+    made.finish(known, None)
+    made.removed("default", "first", 3)
+    assert (take(made), known.loaded) == ([A.uid], None)
+    made.gone(known)
+
+    ask(made, A)
+    assert made.timer(A.uid, 900, TIMER)
+    assert [known.uid for known in made.take_unread(9)] == [A.uid]
+
+    ask(made, B)
+    made.forget_all_read()
+    assert made.get(B.uid) is None
+
+
+async def test_a_job_that_was_set_aside_is_read_for_what_its_commit_does_not_compare() -> None:
+    made = machine()
+    known = ask(made, A)
+    loaded = known.loaded
+    ask(made, A, proof_first=True)
+    assert known.loaded is not loaded
+
+
+async def test_only_so_many_jobs_are_set_aside_those_asked_for_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(machines, "MOST_ASIDE", 2)
+    made = machine()
+    others = [JobRef(f"u{number}", "default", f"j{number}") for number in range(3)]
+    for ref in (others[0], others[1], others[0], others[2]):
+        ask(made, ref)
+    assert [made.get(ref.uid) is not None for ref in others] == [True, False, True]
+
+
 def test_what_is_due_later_is_read_ahead_once_and_in_its_order() -> None:
     made = machine()
     made.timer(A.uid, 10, TIMER)
