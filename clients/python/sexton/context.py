@@ -68,7 +68,7 @@ class Context:
         self._report(fraction, message[:200])
 
 
-_current: ContextVar[Context] = ContextVar("sexton_context")
+_current: ContextVar[Callable[[], Context]] = ContextVar("sexton_context")
 
 
 def current_context() -> Context:
@@ -78,11 +78,15 @@ def current_context() -> Context:
         LookupError: no attempt does, as in a test that calls the function itself.
     """
     try:
-        return _current.get()
+        give = _current.get()
     except LookupError:
         raise LookupError("no Sexton attempt runs here: pass a Context yourself") from None
+    return give()
 
 
-def set_context(context: Context) -> None:
-    """Makes this the current context of the calling thread or task. For workers."""
-    _current.set(context)
+def set_context(give: Callable[[], Context]) -> None:
+    """Makes what this gives the current context of the calling thread or task. For workers.
+
+    It is called whenever the context is asked for, from any thread, and always gives the same one.
+    """
+    _current.set(give)

@@ -113,7 +113,7 @@ class LiveRun:
                 isolation=Isolation.THREAD,
                 context_parameter=None,
             )
-            return copy_context().run(call, stand_in, "", context, kept)
+            return copy_context().run(call, stand_in, "", lambda: context, kept)
         if self._task.WhichOneof("kind") != "python":
             return Ended(succeeded=True)
         task = self._stage.tasks.get(self._task.python.task)
@@ -123,7 +123,8 @@ class LiveRun:
             return Ended.failure("not started", message)
         if asyncio.iscoroutinefunction(task.function):
             return _awaited(task, self._task.python.args_json, context, kept)
-        return copy_context().run(call, task, self._task.python.args_json, context, kept)
+        args_json = self._task.python.args_json
+        return copy_context().run(call, task, args_json, lambda: context, kept)
 
     def value(self) -> sdk.Run:
         """Gives the run as the SDK shows it."""
@@ -228,7 +229,8 @@ class LiveRun:
 def _awaited(task: Task, args_json: str, context: Context, kept: Tail) -> Ended:
     """Runs a coroutine to its end, in a thread: the test may have a loop of its own."""
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, call_async(task, args_json, context, kept)).result()
+        work = call_async(task, args_json, lambda: context, kept)
+        return pool.submit(asyncio.run, work).result()
 
 
 def _attempt(number: int, token: int, now: Instant) -> sdk.Attempt:

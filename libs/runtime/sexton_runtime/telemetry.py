@@ -197,8 +197,9 @@ def join_trace(traceparent: str) -> None:
     Spans that user code makes with the OpenTelemetry SDK become its children. Where none is set up
     there is nobody to tell, and nothing is spent.
     """
-    unused = isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
-    if traceparent.endswith("1") and not unused:
+    if not traceparent.endswith("1"):
+        return
+    if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         parent = parse_traceparent(traceparent)
         if parent is not None:
             otel_context.attach(trace.set_span_in_context(NonRecordingSpan(parent)))

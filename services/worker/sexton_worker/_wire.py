@@ -28,6 +28,8 @@ _STATES: Final = {
     EndState.CANCELLED: run_pb2.ATTEMPT_STATE_CANCELLED,
     EndState.TERMINATED: run_pb2.ATTEMPT_STATE_TERMINATED,
 }
+_SUCCEEDED: Final = EndState.SUCCEEDED
+_AS_SUCCEEDED: Final = run_pb2.ATTEMPT_STATE_SUCCEEDED
 _NAME_PARTS: Final = 6
 """Of `namespaces/{namespace}/jobs/{job}/runs/{run}`."""
 
@@ -55,19 +57,20 @@ def welcome_from_wire(welcome: pb.Welcome) -> Welcome:
 
 def order_from_wire(assignment: pb.Assignment) -> Order:
     """Reads an assignment."""
-    parts = assignment.run.split("/")
-    namespace, job, run_id = parts[1::2] if len(parts) == _NAME_PARTS else ("", "", assignment.run)
-    return Order(
-        ref=ref_from_wire(assignment.attempt),
-        session=assignment.session,
-        number=assignment.number,
-        namespace=namespace,
-        job=job,
-        run_id=run_id,
-        nominal_time=assignment.nominal_time_ns,
-        timeout=assignment.timeout_ms * MILLISECOND,
-        traceparent=process_traceparent(assignment.traceparent, assignment.number),
-        work=_work(assignment.task),
+    run, attempt, number = assignment.run, assignment.attempt, assignment.number
+    parts = run.split("/")
+    namespace, job, run_id = parts[1::2] if len(parts) == _NAME_PARTS else ("", "", run)
+    return Order(  # by position: it is made for every run
+        Ref(attempt.handle, attempt.token),
+        assignment.session,
+        number,
+        namespace,
+        job,
+        run_id,
+        assignment.nominal_time_ns,
+        assignment.timeout_ms * MILLISECOND,
+        process_traceparent(assignment.traceparent, number),
+        _work(assignment.task),
     )
 
 
@@ -95,31 +98,44 @@ def request_to_wire(message: Outgoing) -> pb.PullRequest:
     for (handle, token), fraction, text in message.progress:
         progress = request.progress.add(fraction=fraction, message=text)
         progress.attempt.handle, progress.attempt.token = handle, token
+    add = request.completions.add
     for completion in message.completions:
-        _write_completion(request.completions.add(), completion)
+        if completion.state is _SUCCEEDED:
+            _write_success(add(state=_AS_SUCCEEDED), completion)
+        else:
+            _write_end(add(state=_STATES[completion.state]), completion)
     return request
 
 
-def _write_completion(written: pb.Completion, completion: Completion) -> None:
+def _write_success(written: pb.Completion, completion: Completion) -> None:
+    """Writes the end of most runs: what has its default is not even mentioned."""
+    (handle, token), _, ended, execution = completion
+    attempt = written.attempt
+    attempt.handle, attempt.token = handle, token
+    if execution >= MILLISECOND:
+        written.execution_ms = execution // MILLISECOND
+    if ended.result_json:
+        written.result_json = ended.result_json
+    if ended.output_tail:
+        written.output_tail = ended.output_tail
+
+
+def _write_end(written: pb.Completion, completion: Completion) -> None:
     ended = completion.ended
     written.attempt.handle, written.attempt.token = completion.ref
-    written.state = _STATES[completion.state]
     written.output_tail = ended.output_tail
-    written.wait_ms = completion.wait // MILLISECOND
     written.execution_ms = completion.execution // MILLISECOND
-    if completion.state is EndState.SUCCEEDED:
-        written.result_json = ended.result_json
-    else:
-        written.for_good = ended.for_good
-        written.retry_after_ms = ended.retry_after // MILLISECOND
-        error = written.error
-        error.kind, error.message, error.detail = ended.kind, ended.message, ended.detail
+    written.for_good = ended.for_good
+    written.retry_after_ms = ended.retry_after // MILLISECOND
+    error = written.error
+    error.kind, error.message, error.detail = ended.kind, ended.message, ended.detail
 
 
 def _work(task: job_pb2.Task) -> Work:
     kind = task.WhichOneof("kind")
     if kind == "python":
-        return PythonWork(task.python.task, task.python.args_json)
+        python = task.python
+        return PythonWork(python.task, python.args_json)
     if kind == "shell":
         return ShellWork(task.shell.command, _values(task.shell.env), task.shell.cwd)
     if kind == "http":

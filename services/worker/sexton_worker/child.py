@@ -57,7 +57,7 @@ def _run(task: Task, order: Order, said: _Said) -> Ended:
     context = make_context(order, until=until, kept=_Printed(), report=said.progress)
     if not asyncio.iscoroutinefunction(task.function):
         _on_term(context)
-        return call(task, work.args_json, context, Tail())
+        return call(task, work.args_json, lambda: context, Tail())
     with asyncio.Runner() as runner:
         return runner.run(_await(task, work.args_json, context))
 
@@ -71,7 +71,7 @@ async def _await(task: Task, args_json: str, context: Context) -> Ended:
         this.cancel()
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
-    return await call_async(task, args_json, context, Tail())
+    return await call_async(task, args_json, lambda: context, Tail())
 
 
 def _on_term(context: Context) -> None:

@@ -61,16 +61,23 @@ class Asked(Enum):
     DEAD = "dead to the mesh"
 
 
+# Members of an Enum take a function call each in CPython 3.11: those of every run are kept here.
+_NOTHING: Final = Asked.NOTHING
+_STOPPING: Final = Asked.STOPPING
+_DEAD: Final = Asked.DEAD
+_BEGIN: Final = Action.BEGIN
+_SUCCEEDED: Final = EndState.SUCCEEDED
+
+
 class Attempt:
     """An attempt that this worker has begun."""
 
-    __slots__ = ("asked", "began_at", "completion", "order", "reason", "received_at")
+    __slots__ = ("asked", "began_at", "completion", "order", "reason")
 
     def __init__(self, order: Order, now: Instant) -> None:
         self.order = order
-        self.received_at = now
         self.began_at = now
-        self.asked = Asked.NOTHING
+        self.asked = _NOTHING
         self.reason = ""
         self.completion: Completion | None = None
 
@@ -254,8 +261,10 @@ class Machine:
 
     def assigned(self, order: Order, now: Instant) -> None:
         """Takes an assignment and begins it, unless it must not be begun."""
-        token = order.ref.token
-        self._granted = max(0, self._granted - 1)
+        ref = order.ref
+        token = ref.token
+        if self._granted:
+            self._granted -= 1
         if not self.session or order.session != self.session or now >= self.end_at:
             self.counters.dropped += 1
             return
@@ -264,14 +273,14 @@ class Machine:
             return
         if self.draining or self._dying or self._executing >= self.slots:
             self.counters.returned += 1
-            self._returned.append(order.ref)
+            self._returned.append(ref)
             return
         self.attempts[token] = Attempt(order, now)
         self._executing += 1
         self.counters.begun += 1
-        self._started[token] = order.ref
+        self._started[token] = ref
         self._set_timer(now + max(order.timeout, MILLISECOND), token)
-        self.commands.append(Command(Action.BEGIN, order))
+        self.commands.append(Command(_BEGIN, order))
 
     def stop(self, stop: Stop, now: Instant) -> None:
         """Takes a request to end an attempt."""
@@ -301,12 +310,13 @@ class Machine:
         if attempt is None or attempt.completion is not None:
             return
         self._executing -= 1
-        self._progress.pop(token, None)
-        if attempt.asked is Asked.STOPPING and not ended.succeeded:
+        if self._progress:
+            self._progress.pop(token, None)
+        if attempt.asked is _STOPPING and not ended.succeeded:
             del self.attempts[token]
             self.counters.unreported += 1
             return
-        if attempt.asked is Asked.DEAD:
+        if attempt.asked is _DEAD:
             del self.attempts[token]
             if attempt.order.session != self.session:
                 self._dying -= 1
@@ -390,12 +400,18 @@ class Machine:
     def _take_completions(self) -> Sequence[Completion]:
         taken: list[Completion] = []
         budget = _MESSAGE_BYTES
-        while self._completions and budget > 0:
-            completion = self._completions.pop(next(iter(self._completions)))
+        for completion in self._completions.values():
             taken.append(completion)
             ended = completion.ended
             budget -= _COMPLETION_BYTES + len(ended.result_json) + len(ended.output_tail)
             budget -= len(ended.message) + len(ended.detail)
+            if budget <= 0:
+                break
+        if len(taken) == len(self._completions):
+            self._completions.clear()
+        else:
+            for completion in taken:
+                del self._completions[completion.ref.token]
         return taken
 
     def _lose_session(self, now: Instant) -> None:
@@ -456,26 +472,22 @@ class Machine:
 
 def _completion(attempt: Attempt, ended: Ended, now: Instant) -> Completion:
     """Gives what is reported of an attempt that has ended."""
-    asked, state = attempt.asked, EndState.FAILED
+    asked = attempt.asked
+    order, execution = attempt.order, now - attempt.began_at
+    if ended.succeeded and asked is not Asked.TIMEOUT:
+        return Completion(order.ref, _SUCCEEDED, ended, execution)
+    state = EndState.FAILED
     if asked is Asked.TIMEOUT:
         state = EndState.TIMED_OUT
-        limit = attempt.order.timeout / SECOND
+        limit = order.timeout / SECOND
         ended = _stopped(ended, "timeout", f"it took longer than {limit:g} s")
-    elif ended.succeeded:
-        state = EndState.SUCCEEDED
     elif asked is Asked.TERMINATE:
         state = EndState.TERMINATED
         ended = _stopped(ended, "terminated", attempt.reason)
     elif asked is Asked.CANCEL:
         state = EndState.CANCELLED
         ended = _stopped(ended, "cancelled", attempt.reason)
-    return Completion(
-        attempt.order.ref,
-        state,
-        ended,
-        wait=attempt.began_at - attempt.received_at,
-        execution=now - attempt.began_at,
-    )
+    return Completion(order.ref, state, ended, execution)
 
 
 def _stopped(ended: Ended, kind: str, message: str) -> Ended:

@@ -59,8 +59,8 @@ class Completion(NamedTuple):
     ref: Ref
     state: EndState
     ended: Ended
-    wait: Duration
     execution: Duration
+    """From its begin, which is also when the order came: this worker lets nothing wait."""
 
 
 class Outgoing(NamedTuple):

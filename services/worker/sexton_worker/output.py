@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, TextIO, cast
 
@@ -19,19 +19,21 @@ _AFTER_CONTINUATION: Final = 0xC0
 class Tail:
     """The last part of what is written, however much that is. Safe to use from any thread."""
 
+    __slots__ = ("_cut", "_follow", "_kept", "_limit", "_lock", "_strikeout")
+
     def __init__(
         self,
         limit: int = MAX_TAIL_BYTES,
         *,
         follow: Callable[[bytes], object] | None = None,
-        secrets: Iterable[bytes] = (),
+        secrets: Sequence[bytes] = (),
     ) -> None:
         """`follow` is given everything as it is written, and nothing at the end.
 
         `secrets` are struck out before anything is kept or followed.
         """
         self._limit = limit
-        self._strikeout = Strikeout(secrets)
+        self._strikeout = Strikeout(secrets) if secrets else None
         self._follow = follow
         self._kept = bytearray()
         self._lock = threading.Lock()
@@ -40,15 +42,18 @@ class Tail:
     def write(self, data: bytes) -> None:
         """Takes some more."""
         with self._lock:
-            self._keep(self._strikeout.take(data))
+            self._keep(data if self._strikeout is None else self._strikeout.take(data))
 
     def text(self) -> str:
         """Gives the last part as text: at most the limit in UTF-8; what is not UTF-8 is replaced.
 
         Escape sequences stay in it: who shows it makes them harmless. Nothing is written after it.
         """
+        if not self._kept and self._strikeout is None and self._follow is None:
+            return ""
         with self._lock:
-            self._keep(self._strikeout.rest())
+            if self._strikeout is not None:
+                self._keep(self._strikeout.rest())
             if self._follow is not None:
                 self._follow(b"")
             data = bytes(self._kept[-self._limit :])

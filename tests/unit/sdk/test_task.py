@@ -113,7 +113,8 @@ def test_the_context_is_found_where_no_parameter_asks_for_it():
     found = []
 
     def attempt():
-        set_context(context(token=77))
+        given = context(token=77)
+        set_context(lambda: given)
         found.append(sexton.current_context().token)
 
     thread = threading.Thread(target=attempt)

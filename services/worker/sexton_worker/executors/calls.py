@@ -20,6 +20,8 @@ from sexton_worker.contract import MAX_RESULT_BYTES, Ended, Order
 from sexton_worker.output import AttemptLogger, Tail
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NOTHING: Final = Ended(succeeded=True)
+"""The end of a function that returned nothing and wrote nothing: the same for all."""
 _OWN_FRAMES: Final = 1
 """Of a traceback, those of the worker itself."""
 
@@ -43,8 +45,11 @@ def make_context(
     )
 
 
-def call(task: Task, args_json: str, context: Context, kept: Tail) -> Ended:
-    """Calls a function and waits for its end. Raises nothing, whatever the function raises."""
+def call(task: Task, args_json: str, context: Callable[[], Context], kept: Tail) -> Ended:
+    """Calls a function and waits for its end. Raises nothing, whatever the function raises.
+
+    `context` gives the attempt's context; most functions never ask for it.
+    """
     given: dict[str, Any] = {}
     try:
         set_context(context)
@@ -54,7 +59,9 @@ def call(task: Task, args_json: str, context: Context, kept: Tail) -> Ended:
         return _fail(_explained(error, task, given), kept)
 
 
-async def call_async(task: Task, args_json: str, context: Context, kept: Tail) -> Ended:
+async def call_async(
+    task: Task, args_json: str, context: Callable[[], Context], kept: Tail
+) -> Ended:
     """Awaits a coroutine function. Raises nothing, whatever the function raises."""
     given: dict[str, Any] = {}
     try:
@@ -74,7 +81,7 @@ class _UnusableError(Exception):
         self.kind = kind
 
 
-def _arguments(task: Task, args_json: str, context: Context) -> dict[str, Any]:
+def _arguments(task: Task, args_json: str, context: Callable[[], Context]) -> dict[str, Any]:
     try:
         given: object = json.loads(args_json) if args_json else {}
     except (ValueError, RecursionError) as error:
@@ -82,7 +89,7 @@ def _arguments(task: Task, args_json: str, context: Context) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise _UnusableError("arguments", "the arguments are no JSON object")
     if task.context_parameter is not None:
-        given[task.context_parameter] = context
+        given[task.context_parameter] = context()
     return given
 
 
@@ -101,7 +108,8 @@ def _explained(error: BaseException, task: Task, given: Mapping[str, Any]) -> Ba
 
 def _succeed(result: object, kept: Tail) -> Ended:
     if result is None:
-        return Ended(succeeded=True, output_tail=kept.text())
+        output = kept.text()
+        return Ended(succeeded=True, output_tail=output) if output else _NOTHING
     try:
         text = json.dumps(result, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
         size = len(text.encode())

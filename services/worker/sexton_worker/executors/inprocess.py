@@ -11,7 +11,8 @@ import queue
 import threading
 from collections.abc import Callable
 from contextvars import copy_context
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 from sexton.context import Context
 from sexton.task import Isolation, Task
@@ -26,17 +27,50 @@ _PROGRESS_S: Final = 0.1
 """Progress is passed on this often at most, the newest of each attempt."""
 
 
+_Report: TypeAlias = Callable[[int, float, str], None]
+
+
 class _Running:
     """An attempt in this process."""
 
-    __slots__ = ("context", "kept", "order", "task", "work")
+    __slots__ = ("_context", "_report", "_until", "cancelled", "kept", "order", "task", "work")
 
-    def __init__(self, order: Order, task: Task, context: Context, kept: Tail) -> None:
+    def __init__(
+        self, order: Order, task: Task, until: Instant, kept: Tail, report: _Report
+    ) -> None:
         self.order = order
         self.task = task
-        self.context = context
         self.kept = kept
         self.work: asyncio.Task[None] | None = None
+        self.cancelled = False
+        self._until = until
+        self._report = report
+        self._context: Context | None = None
+
+    def context(self) -> Context:
+        """Gives what its function is told, from any thread. Most never ask, so it is made late."""
+        with _CONTEXTS:
+            if self._context is None:
+                self._context = make_context(
+                    self.order,
+                    until=self._until,
+                    kept=self.kept,
+                    report=partial(self._report, self.order.ref.token),
+                )
+                if self.cancelled:
+                    self._context._cancelled.set()  # noqa: SLF001 - the worker is its other half
+            return self._context
+
+    def cancel(self) -> None:
+        """Has its context, made or not, say that it was asked to end."""
+        with _CONTEXTS:
+            self.cancelled = True
+            if self._context is not None:
+                self._context._cancelled.set()  # noqa: SLF001 - as above
+
+
+_CONTEXTS: Final = threading.Lock()
+"""Held while a context is made, and while an attempt is cancelled that may have one."""
 
 
 class InProcessExecutor:
@@ -54,7 +88,7 @@ class InProcessExecutor:
         self._control = control
         self._running: dict[int, _Running] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._to_loop: list[Callable[[], object]] = []
+        self._to_loop: list[tuple[Callable[[_Running], object], _Running]] = []
         self._ends: list[tuple[int, Ended]] = []
         self._progress: dict[int, tuple[float, str]] = {}
         self._progress_waits = False
@@ -73,17 +107,11 @@ class InProcessExecutor:
 
     def begin(self, order: Order, task: Task, until: Instant) -> None:
         """Begins an attempt."""
-        token = order.ref.token
         kept = Tail(follow=self._follow(order))
-
-        def report(fraction: float, message: str) -> None:
-            self._report(token, fraction, message)
-
-        context = make_context(order, until=until, kept=kept, report=report)
-        running = _Running(order, task, context, kept)
-        self._running[token] = running
+        running = _Running(order, task, until, kept, self._report)
+        self._running[order.ref.token] = running
         if task.isolation is Isolation.ASYNC:
-            self._in_loop(lambda: self._start(running))
+            self._in_loop(self._start, running)
         else:
             self._in_thread(running)
 
@@ -92,9 +120,9 @@ class InProcessExecutor:
         running = self._running.get(token)
         if running is None:
             return False
-        running.context._cancelled.set()  # noqa: SLF001 - the worker is its other half
+        running.cancel()
         if running.task.isolation is Isolation.ASYNC:
-            self._in_loop(lambda: self._cancel(running))
+            self._in_loop(self._cancel, running)
         return True
 
     def order(self, token: int) -> Order:
@@ -103,14 +131,14 @@ class InProcessExecutor:
 
     # In the loop for tasks
 
-    def _in_loop(self, action: Callable[[], object]) -> None:
+    def _in_loop(self, action: Callable[[_Running], object], running: _Running) -> None:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             threading.Thread(
                 target=self._loop.run_forever, name="sexton-tasks", daemon=True
             ).start()
         with self._lock:
-            self._to_loop.append(action)
+            self._to_loop.append((action, running))
             wake = len(self._to_loop) == 1
         if wake:
             self._loop.call_soon_threadsafe(self._take)
@@ -118,8 +146,8 @@ class InProcessExecutor:
     def _take(self) -> None:
         with self._lock:
             actions, self._to_loop = self._to_loop, []
-        for action in actions:
-            action()
+        for action, running in actions:
+            action(running)
 
     def _start(self, running: _Running) -> None:
         assert self._loop is not None

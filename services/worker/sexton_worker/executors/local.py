@@ -75,6 +75,8 @@ class LocalExecutor:
         self._listener: Listener | None = None
         self._in_process: InProcessExecutor | None = None
         self._http: HttpExecutor | None = None
+        self._watched = False
+        """Whether the shim has been told that something runs in this process."""
 
     @property
     def tasks(self) -> Sequence[str]:
@@ -158,7 +160,8 @@ class LocalExecutor:
 
     def ended(self, token: int, ended: Ended) -> None:
         """Passes on that a function has ended."""
-        self._tell_shim()
+        if not self.in_process:
+            self._tell_shim()
         assert self._listener is not None
         self._listener.ended(token, ended)
 
@@ -181,7 +184,8 @@ class LocalExecutor:
             case HttpWork() as work if self._http is not None:
                 request = http_request(order, work, os.environ)
                 self._http.begin(order, work, request, self._follow(order))
-                self._tell_shim()
+                if not self._watched:
+                    self._tell_shim()
             case HttpWork():
                 raise Unusable("this worker makes no HTTP calls; start it with --allow http")
             case OtherWork(kind):
@@ -201,7 +205,8 @@ class LocalExecutor:
         assert self._in_process is not None
         now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         self._in_process.begin(order, task, now + order.timeout)
-        self._tell_shim()
+        if not self._watched:
+            self._tell_shim()
 
     def _begin_process(self, order: Order, work: PythonWork) -> None:
         result = ProcessResult(lambda *said: self.progressed(order.ref.token, *said))
@@ -233,4 +238,5 @@ class LocalExecutor:
     def _tell_shim(self) -> None:
         """Lets the shim end this process only while something that it can't kill runs in it."""
         end_at, dead_at = self._limits
-        self._shim.extend(end_at, dead_at if self.in_process else 0)
+        self._watched = self.in_process > 0
+        self._shim.extend(end_at, dead_at if self._watched else 0)
