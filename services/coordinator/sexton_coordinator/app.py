@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from sexton_coordinator.api.services import Api
 from sexton_coordinator.leader.leadership import Leadership
-from sexton_coordinator.leader.rpc import leader_services
+from sexton_coordinator.leader.rpc import LeaderServicer, leader_services
 from sexton_coordinator.mesh import Mesh
 from sexton_runtime.binding import advertised
 from sexton_runtime.clock import Clock
@@ -51,7 +51,7 @@ class Coordinator:
             trace_sample=trace_sample,
         )
         self.leadership = Leadership(self.mesh, lease_ttl_s=lease_ttl_s, telemetry=telemetry)
-        api = Api(self.mesh)
+        api = Api(self.mesh, LeaderServicer(self.leadership))
         services = (*api.services, *leader_services(self.mesh, self.leadership))
         self.server = RpcServer(
             transport=transport,

@@ -54,15 +54,14 @@ OVERLAPS: Final = {value: value for value in job_pb2.OverlapPolicy.values()}
 class JobServicer(grpc_services.JobServiceServicer):
     """Serves `sexton.v1.JobService`."""
 
-    def __init__(self, mesh: Mesh) -> None:
-        finder = RunFinder(mesh)
+    def __init__(self, mesh: Mesh, finder: RunFinder, starter: Starter) -> None:
         self._editor = Editor(mesh)
         self._notices = Notices(mesh)
         self._applier = Applier(mesh, self._editor, self._notices)
         self._viewer = Viewer(mesh)
         self._lister = JobLister(mesh, self._notices)
         self._explainer = Explainer(mesh, finder, self._notices)
-        self._starter = Starter(mesh, finder)
+        self._starter = starter
         self._previewer = Previewer(mesh)
         self._versions = Versions(mesh)
         self._ledger = LedgerReader(mesh)
@@ -185,12 +184,12 @@ class JobServicer(grpc_services.JobServiceServicer):
 class RunServicer(grpc_services.RunServiceServicer):
     """Serves `sexton.v1.RunService`."""
 
-    def __init__(self, mesh: Mesh) -> None:
-        self._finder = RunFinder(mesh)
+    def __init__(self, mesh: Mesh, finder: RunFinder, starter: Starter) -> None:
+        self._finder = finder
         self._lister = RunLister(mesh, self._finder)
         self._ender = RunEnder(mesh, self._finder)
         self._watcher = RunWatcher(mesh, self._finder)
-        self._starter = Starter(mesh, self._finder)
+        self._starter = starter
         self._progress = ProgressReader(mesh)
 
     async def GetRun(self, request: api.GetRunRequest, _context: Any) -> api.GetRunResponse:

@@ -152,8 +152,8 @@ class _Watch:
         yield [KeyValue(key, found.record.SerializeToString(), 1, found.revision, 1)]
         if not self._ended:
             ended = keys.run_key(job.namespace, job.job, job.job_uid, self._name.run)
-            self._follow(found.handle, found.revision, _exactly(found.handle))
-            self._follow(ended, found.revision, _exactly(ended))
+            self._follow(found.handle, found.as_of, _exactly(found.handle))
+            self._follow(ended, found.as_of, _exactly(ended))
 
     async def _begin_job(self) -> AsyncGenerator[list[KeyValue], None]:
         """Yields a job's runs in flight, and follows it through its incarnations."""

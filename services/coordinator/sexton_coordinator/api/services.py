@@ -23,6 +23,8 @@ from sexton_coordinator.api.rpc import (
 )
 from sexton_coordinator.api.rpc_backfills import BACKFILL_SERVICE, BackfillServicer
 from sexton_coordinator.api.rpc_dead_letters import DEAD_LETTER_SERVICE, DeadLetterServicer
+from sexton_coordinator.api.run_finding import RunFinder
+from sexton_coordinator.api.starting import Leader, Starter
 from sexton_coordinator.mesh import Mesh
 from sexton_runtime.rpc.server import Service
 from sexton_runtime.secrets import Role
@@ -35,10 +37,14 @@ _READING = ("Get", "List", "Watch", "Explain", "Preview", "Forecast")
 class Api:
     """The API's services, and a part of the coordinator's lifecycle: stop it before the server."""
 
-    def __init__(self, mesh: Mesh) -> None:
-        self._runs = RunServicer(mesh)
+    def __init__(self, mesh: Mesh, leader: Leader) -> None:
+        """`leader` answers what only a leader can, where this replica leads."""
+        finder = RunFinder(mesh)
+        starter = Starter(mesh, finder, leader)
+        jobs = JobServicer(mesh, finder, starter)
+        self._runs = RunServicer(mesh, finder, starter)
         servicers = (
-            (JOB_SERVICE, partial(add_JobServiceServicer_to_server, JobServicer(mesh))),
+            (JOB_SERVICE, partial(add_JobServiceServicer_to_server, jobs)),
             (RUN_SERVICE, partial(add_RunServiceServicer_to_server, self._runs)),
             (MESH_SERVICE, partial(add_MeshServiceServicer_to_server, MeshServicer(mesh))),
             (

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from sexton.errors import IllegalState, NotFound
+import asyncio
+from functools import partial
+from typing import Any, Protocol
+
+from sexton.errors import IllegalState, NotFound, SextonError
 from sexton.internal.v1 import coordinator_pb2 as internal
 from sexton.internal.v1.coordinator_pb2_grpc import LeaderServiceStub
 from sexton.v1 import scheduler_pb2 as api
@@ -10,18 +14,30 @@ from sexton_coordinator.api.checks import Name
 from sexton_coordinator.api.peers import ask_holder
 from sexton_coordinator.api.run_finding import RunFinder
 from sexton_coordinator.mesh import Mesh
+from sexton_coordinator.writes import JobName
 from sexton_core.runs.table import ENDED
 from sexton_records import keys
 from sexton_records.runs import STATE_OF
 from sexton_runtime.rpc.policy_channel import PolicyChannel
 
 
-class Starter:
-    """Starts runs."""
+class Leader(Protocol):
+    """What this replica answers while it leads."""
 
-    def __init__(self, mesh: Mesh, finder: RunFinder) -> None:
+    async def Trigger(  # noqa: N802 - the method's name is the proto's
+        self, request: internal.TriggerRequest, context: Any
+    ) -> internal.TriggerResponse:
+        """Starts a run through the gate."""
+        ...
+
+
+class Starter:
+    """Starts runs. `leader` answers where this replica leads; None: it is asked as others are."""
+
+    def __init__(self, mesh: Mesh, finder: RunFinder, leader: Leader | None = None) -> None:
         self._mesh = mesh
         self._finder = finder
+        self._leader = leader
 
     async def trigger(
         self, name: Name, request: api.TriggerJobRequest, *, timeout_s: float
@@ -34,19 +50,36 @@ class Starter:
             NotLeader, Unavailable, OutcomeUnknown: the leader could not be asked in time.
 
         """
+        clock = asyncio.get_running_loop().time
+        end_s = clock() + timeout_s
+        remembered = self._finder.remembered(name)
+        if remembered is not None:
+            try:
+                return await self._trigger(name, remembered, request, timeout_s)
+            except SextonError as error:
+                self._finder.forget(name)
+                if not isinstance(error, NotFound):
+                    raise
+        # That incarnation is gone, as the leader has read since: there may be another by now.
         job = await self._finder.current(name)
-        if job is None:
+        if job is None or (remembered is not None and job.uid == remembered.uid):
             raise NotFound("job", request.name)
-        return await self.ask_leader(
-            internal.TriggerRequest(
-                namespace=job.namespace,
-                job=job.job,
-                uid=job.uid,
-                request_id=request.request_id,
-                overlap=request.overlap,
-            ),
-            timeout_s=timeout_s,
+        return await self._trigger(name, job, request, end_s - clock())
+
+    async def _trigger(
+        self, name: Name, job: JobName, request: api.TriggerJobRequest, timeout_s: float
+    ) -> api.TriggerJobResponse:
+        asked = internal.TriggerRequest(
+            namespace=job.namespace,
+            job=job.job,
+            uid=job.uid,
+            request_id=request.request_id,
+            overlap=request.overlap,
         )
+        answer = await self.ask_leader(asked, timeout_s=timeout_s)
+        if answer.HasField("run"):
+            self._finder.remember_run(name, answer.run)
+        return answer
 
     async def retry(
         self, name: Name, request: api.RetryRunRequest, *, timeout_s: float
@@ -100,5 +133,6 @@ class Starter:
 
         shard = keys.shard_of(request.uid, self._mesh.coordinator_shards)
         lease = keys.coordinator_lease(shard)
-        response = await ask_holder(self._mesh, lease, trigger, timeout_s=timeout_s)
+        here = partial(self._leader.Trigger, request, None) if self._leader is not None else None
+        response = await ask_holder(self._mesh, lease, trigger, timeout_s=timeout_s, here=here)
         return response.answer

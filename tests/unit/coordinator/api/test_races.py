@@ -97,6 +97,29 @@ def test_one_name_is_created_once_by_whoever_comes_first(seed: int) -> None:
     story(scenario, seed, coordinators=BOTH)
 
 
+def test_a_start_finds_the_job_that_has_the_name_now_wherever_it_was_made() -> None:
+    async def scenario(world: World) -> None:
+        first = await world.make(schedules=[])
+        other, replica = stubs(world)
+        started = await replica.TriggerJob(api.TriggerJobRequest(name=JOB, request_id="a"))
+        assert started.run.job_uid == first.uid
+        await other.DeleteJob(api.DeleteJobRequest(name=JOB))
+        with pytest.raises(errors.NotFound):
+            await replica.TriggerJob(api.TriggerJobRequest(name=JOB, request_id="b"))
+        await replica.CreateJob(
+            api.CreateJobRequest(job=job_pb2.Job(name=JOB, spec=job_pb2.JobSpec(task=shell())))
+        )
+        await replica.TriggerJob(api.TriggerJobRequest(name=JOB, request_id="c"))
+        await other.DeleteJob(api.DeleteJobRequest(name=JOB))
+        third = await world.make(schedules=[])
+        with pytest.raises(errors.InvalidArgument, match="request_id"):
+            await replica.TriggerJob(api.TriggerJobRequest(name=JOB, request_id="a"))
+        started = await replica.TriggerJob(api.TriggerJobRequest(name=JOB, request_id="d"))
+        assert started.run.job_uid == third.uid
+
+    story(scenario, coordinators=BOTH)
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_edits_and_pauses_that_meet_fires_tile_the_times(seed: int) -> None:
     async def scenario(world: World) -> None:

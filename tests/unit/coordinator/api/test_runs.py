@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from unit.coordinator.api.world import JOB, NS, S, World, every, shell, story
@@ -100,6 +101,57 @@ def test_without_a_leader_a_trigger_says_so_before_its_deadline() -> None:
             await world.jobs_api.TriggerJob(request, timeout=0.2)
 
     story(scenario)
+
+
+def test_a_leader_that_hangs_is_not_waited_for_beyond_the_deadline_of_its_own_api() -> None:
+    async def scenario(world: World) -> None:
+        await world.make()
+        tenure = world.coordinators["coordinator-1"].leadership.require(0)
+        hanging = asyncio.Event()
+
+        async def hang(_: object) -> None:
+            await hanging.wait()
+
+        tenure.trigger = hang  # type: ignore[assignment,method-assign]
+        request = api.TriggerJobRequest(name=JOB, request_id="r")
+        with pytest.raises(errors.Unavailable, match="does not answer"):
+            await world.jobs_api.TriggerJob(request, timeout=5)
+        del tenure.trigger  # type: ignore[attr-defined]
+        assert (await world.jobs_api.TriggerJob(request)).run.name
+
+    story(scenario)
+
+
+def test_a_run_that_was_just_started_is_found_and_followed_by_one_reading() -> None:
+    async def scenario(world: World) -> None:
+        await world.make()
+        run = await world.start_run("r")
+        await world.make(f"{NS}/jobs/other")
+        store = world.coordinators["coordinator-1"].mesh.store
+        get, watch = store.get, store.watch
+        read: list[int] = []
+        followed: list[int] = []
+
+        async def reading(*of: Any, **options: Any) -> Any:
+            snapshot = await get(*of, **options)
+            read.append(snapshot.revision)
+            return snapshot
+
+        def following(prefix: bytes, start_revision: int = 0) -> Any:
+            followed.append(start_revision)
+            return watch(prefix, start_revision)
+
+        store.get, store.watch = reading, following  # type: ignore[method-assign]
+        told = [
+            found.state
+            async for answer in world.runs_api.WatchRuns(api.WatchRunsRequest(name=run.name))
+            for found in answer.runs
+        ]
+        assert told == [run_pb2.RUN_STATE_WAITING, OK]
+        assert len(read) == 1
+        assert followed == [read[0] + 1] * 2, "from the reading on: older changes may be forgotten"
+
+    story(scenario, lasts_s=2)
 
 
 def test_a_run_is_cancelled_by_the_owner_of_its_queue() -> None:
