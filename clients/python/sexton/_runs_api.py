@@ -170,7 +170,8 @@ class AsyncRuns:
             DeadlineExceeded: it has not ended in time.
             NotFound: there is none.
         """
-        async with aclosing(self._follow(self._name(run), timeout_s)) as changes:
+        following = self._follow(self._name(run), timeout_s, ended_only=True)
+        async with aclosing(following) as changes:
             async for change in changes:
                 if change.ended:
                     return change
@@ -201,8 +202,11 @@ class AsyncRuns:
                 if run is not None and change.ended:
                     return
 
-    def _follow(self, name: str, timeout_s: float | None) -> AsyncGenerator[Run, None]:
-        return RunChanges(self._calls, name, self.get).follow(timeout_s)
+    def _follow(
+        self, name: str, timeout_s: float | None, *, ended_only: bool = False
+    ) -> AsyncGenerator[Run, None]:
+        changes = RunChanges(self._calls, name, self.get, ended_only=ended_only)
+        return changes.follow(timeout_s)
 
     def _name(self, run: RunRef) -> str:
         return run_name(run.full_name if isinstance(run, Run) else run, self._namespace)

@@ -29,14 +29,21 @@ _PAGE: Final = 500
 class RunChanges:
     """The changes of a run, or of the runs of a job or namespace, each told once."""
 
-    def __init__(self, calls: Calls, name: str, read: Callable[[str], Awaitable[Run]]) -> None:
-        """`read` reads a run by its full name."""
+    def __init__(
+        self,
+        calls: Calls,
+        name: str,
+        read: Callable[[str], Awaitable[Run]],
+        *,
+        ended_only: bool = False,
+    ) -> None:
+        """`read` reads a run by its full name; `ended_only`: of one run its end is enough."""
         self._calls = calls
         self._read = read
         self._call = Call(
             scheduler_pb2_grpc.RunServiceStub,
             "WatchRuns",
-            scheduler_pb2.WatchRunsRequest(name=name),
+            scheduler_pb2.WatchRunsRequest(name=name, ended_only=ended_only),
         )
         self._name = name
         self._live: dict[str, Run] = {}

@@ -1581,16 +1581,22 @@ class WatchRunsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
+    ENDED_ONLY_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """`namespaces/{namespace}/jobs/{job}/runs/{run}`, a job or a namespace."""
+    ended_only: _builtins.bool
+    """Of one run: whether only its end is to be told; so it costs less. Refused with a job or a
+    namespace.
+    """
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
+        ended_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ended_only", b"ended_only", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -230,7 +230,10 @@ class RunServicer(grpc_services.RunServiceServicer):
     ) -> AsyncIterator[api.WatchRunsResponse]:
         """Streams runs as they stand, then each change."""
         name = checks.watched_name("name", request.name)
-        async with aclosing(self._watcher.watch(name)) as responses:
+        if request.ended_only and not name.run:
+            raise InvalidArgument("ended_only", "true", "false, unless one run is watched")
+        watching = self._watcher.watch(name, ended_only=request.ended_only)
+        async with aclosing(watching) as responses:
             async for response in responses:
                 yield response
 

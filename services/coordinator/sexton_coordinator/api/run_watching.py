@@ -73,8 +73,12 @@ class RunWatcher:
         for inbox in self._open:
             inbox.fail(_stopping())
 
-    async def watch(self, name: Name) -> AsyncGenerator[api.WatchRunsResponse, None]:
+    async def watch(
+        self, name: Name, *, ended_only: bool = False
+    ) -> AsyncGenerator[api.WatchRunsResponse, None]:
         """Streams a run until it has ended, or the runs in flight of a job or namespace for ever.
+
+        `ended_only`: of a run only its end.
 
         Raises:
             NotFound: there is no such run or job.
@@ -84,7 +88,7 @@ class RunWatcher:
         """
         if self._stopping:
             raise _stopping()
-        watch = _Watch(self._mesh, self._finder, name)
+        watch = _Watch(self._mesh, self._finder, name, ended_only=ended_only)
         self._open.add(watch.inbox)
         try:
             async with aclosing(watch.responses()) as responses:
@@ -105,11 +109,14 @@ class _Told(NamedTuple):
 class _Watch:
     """One stream."""
 
-    def __init__(self, mesh: Mesh, finder: RunFinder, name: Name) -> None:
+    def __init__(
+        self, mesh: Mesh, finder: RunFinder, name: Name, *, ended_only: bool = False
+    ) -> None:
         self.inbox = _Inbox()
         self._mesh = mesh
         self._finder = finder
         self._name = name
+        self._ended_only = ended_only
         self._told: OrderedDict[tuple[str, RunId], _Told] = OrderedDict()
         self._feeds: dict[bytes, asyncio.Task[None]] = {}
         self._uids: set[str] = set()
@@ -148,12 +155,14 @@ class _Watch:
         if found is None:
             raise NotFound("run", str(self._name))
         job = found.record.template
-        key = found.handle or keys.run_key(job.namespace, job.job, job.job_uid, self._name.run)
-        yield [KeyValue(key, found.record.SerializeToString(), 1, found.revision, 1)]
-        if not self._ended:
-            ended = keys.run_key(job.namespace, job.job, job.job_uid, self._name.run)
-            self._follow(found.handle, found.as_of, _exactly(found.handle))
+        ended = keys.run_key(job.namespace, job.job, job.job_uid, self._name.run)
+        if found.handle:
+            if not self._ended_only:
+                self._follow(found.handle, found.as_of, _exactly(found.handle))
             self._follow(ended, found.as_of, _exactly(ended))
+        if not (found.handle and self._ended_only):
+            key = found.handle or ended
+            yield [KeyValue(key, found.record.SerializeToString(), 1, found.revision, 1)]
 
     async def _begin_job(self) -> AsyncGenerator[list[KeyValue], None]:
         """Yields a job's runs in flight, and follows it through its incarnations."""

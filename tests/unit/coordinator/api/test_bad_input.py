@@ -376,6 +376,10 @@ def test_a_watch_of_nothing_that_has_a_name_is_refused(name: str) -> None:
         with pytest.raises(errors.InvalidArgument, match="name: "):
             async for _ in world.runs_api.WatchRuns(api.WatchRunsRequest(name=name)):
                 pass
+        request = api.WatchRunsRequest(name=JOB, ended_only=True)
+        with pytest.raises(errors.InvalidArgument, match="ended_only: "):
+            async for _ in world.runs_api.WatchRuns(request):
+                pass
 
     story(scenario)
 

@@ -21,6 +21,7 @@ from sexton_records.times import instant_of, timestamp
 from sexton_runtime.kv.types import KeyValue, Put, Txn
 
 SCHEDULE = run_pb2.RUN_ORIGIN_SCHEDULE
+OK, BAD = run_pb2.RUN_STATE_SUCCEEDED, run_pb2.RUN_STATE_FAILED
 
 
 def test_a_trigger_makes_a_run_that_is_read_live_and_ended() -> None:
@@ -122,7 +123,12 @@ def test_a_leader_that_hangs_is_not_waited_for_beyond_the_deadline_of_its_own_ap
     story(scenario)
 
 
-def test_a_run_that_was_just_started_is_found_and_followed_by_one_reading() -> None:
+@pytest.mark.parametrize(
+    ("ended_only", "expected"), [(False, [run_pb2.RUN_STATE_WAITING, OK]), (True, [OK])]
+)
+def test_a_run_that_was_just_started_is_found_and_followed_by_one_reading(
+    *, ended_only: bool, expected: list[run_pb2.RunState.ValueType]
+) -> None:
     async def scenario(world: World) -> None:
         await world.make()
         run = await world.start_run("r")
@@ -142,14 +148,14 @@ def test_a_run_that_was_just_started_is_found_and_followed_by_one_reading() -> N
             return watch(prefix, start_revision)
 
         store.get, store.watch = reading, following  # type: ignore[method-assign]
-        told = [
-            found.state
-            async for answer in world.runs_api.WatchRuns(api.WatchRunsRequest(name=run.name))
-            for found in answer.runs
-        ]
-        assert told == [run_pb2.RUN_STATE_WAITING, OK]
+        request = api.WatchRunsRequest(name=run.name, ended_only=ended_only)
+        answers = [answer async for answer in world.runs_api.WatchRuns(request)]
+        assert [found.state for answer in answers for found in answer.runs] == expected
+        assert any(answer.synced for answer in answers)
         assert len(read) == 1
-        assert followed == [read[0] + 1] * 2, "from the reading on: older changes may be forgotten"
+        assert followed == [read[0] + 1] * len(expected), "older changes may be forgotten"
+        again = [answer async for answer in world.runs_api.WatchRuns(request)]
+        assert [found.state for answer in again for found in answer.runs] == [OK]
 
     story(scenario, lasts_s=2)
 
@@ -245,9 +251,6 @@ async def listed(world: World, pages_of: int = 100, **fields: object) -> list[st
         if not token:
             return found
     raise AssertionError("pages without end")
-
-
-OK, BAD = run_pb2.RUN_STATE_SUCCEEDED, run_pb2.RUN_STATE_FAILED
 
 
 def t(minute: int, uid: str) -> str:
