@@ -7,7 +7,9 @@ service is unavailable, 1 anything unexpected. Errors go to stderr, results to s
 import gc
 import os
 import sys
-from typing import Annotated, Final
+from collections.abc import Callable
+from functools import cache
+from typing import Annotated, Any, Final
 
 import typer
 from typer.exceptions import Abort, Exit, TyperException
@@ -45,10 +47,16 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
+@cache
+def _command() -> Callable[..., Any]:
+    """Returns the command, made once: to make it takes longer than most commands do."""
+    return typer.main.get_command(build_app())
+
+
 def run(arguments: list[str]) -> int:
     """Runs a command line and returns its exit code."""
     try:
-        code = build_app()(arguments, prog_name="sexton", standalone_mode=False)
+        code = _command()(arguments, prog_name="sexton", standalone_mode=False)
         sys.stdout.flush()
     except CliError as error:
         return _fail(str(error), error.exit_code)
