@@ -1,7 +1,7 @@
 """Seeds of the simulated mesh: everything holds, and one seed is one history.
 
-`SEXTON_SEEDS` says how many seeds are run (default 8); `.ci/run` raises it. A seed that has failed
-once stays in `FORMERLY_FAILING` for ever.
+`SEXTON_SEEDS` says how many seeds are run, each of them twice; `.ci/run` does so. Without it a few
+are run, and some of those twice. A seed that has failed once stays in `FORMERLY_FAILING` for ever.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from sexton_sim.history import read_file
 from sexton_sim.workload import REGISTERS, RULES
 from sexton_sim.world import Plan, plan_of, run
 
-SEEDS = int(os.environ.get("SEXTON_SEEDS", "8"))
+SEEDS = int(os.environ.get("SEXTON_SEEDS", "6"))
+TWICE = SEEDS if "SEXTON_SEEDS" in os.environ else 2
 
 FORMERLY_FAILING = (
     (3020, 40, "2026-11-29, checker: what a store may count of a sleep is on its own clock"),
@@ -35,7 +36,8 @@ def test_every_promise_holds_and_a_seed_is_one_history(seed: int) -> None:
     plan = plan_of(seed, duration_s=12, quiet_s=3)
     outcome = run(seed, plan)
     assert outcome.verdict.ok, f"seed {seed}: {outcome.verdict}"
-    assert run(seed, plan).event_log_hash == outcome.event_log_hash
+    if seed <= TWICE:
+        assert run(seed, plan).event_log_hash == outcome.event_log_hash
 
 
 @pytest.mark.slow

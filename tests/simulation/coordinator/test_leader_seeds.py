@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections import Counter
 
@@ -17,7 +18,7 @@ from sexton_records import keys
 
 pytestmark = pytest.mark.slow
 
-SEEDS = 4
+SEEDS = min(20, int(os.environ.get("SEXTON_SEEDS", "2")))
 FAULTY_S = 40
 OVERLAPS = (
     job_pb2.OVERLAP_POLICY_SKIP,

@@ -1,8 +1,8 @@
 """Seeds of the whole mesh: everything holds, and one seed is one history.
 
-`SEXTON_SEEDS` says how many seeds are run (default 14), each of them twice; `.ci/run` raises it. A
-seed that has failed once stays in `FORMERLY_FAILING` for ever; as the simulation grows it becomes
-another world, so what it had found has a test of its own besides.
+`SEXTON_SEEDS` says how many seeds are run, each of them twice; `.ci/run` does so. Without it a few
+are run, and some of those twice. A seed that has failed once stays in `FORMERLY_FAILING` for ever;
+as the simulation grows it becomes another world, so what it found has a test of its own besides.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from sexton_sim.mesh.faults import MeshFaults
 from sexton_sim.mesh.plan import MeshPlan, plan_of
 from sexton_sim.mesh.world import run
 
-SEEDS = int(os.environ.get("SEXTON_SEEDS", "14"))
+SEEDS = int(os.environ.get("SEXTON_SEEDS", "10"))
+TWICE = SEEDS if "SEXTON_SEEDS" in os.environ else 3
 
 MOST_STEPS = 3_000
 """Callbacks in a virtual second: the busiest seeds take about 1,200."""
@@ -61,7 +62,8 @@ def test_every_promise_holds_and_a_seed_is_one_history(seed: int) -> None:
     outcome = run(seed, plan)
     assert outcome.verdict.ok, f"seed {seed}: {outcome.verdict}"
     assert outcome.steps < MOST_STEPS * outcome.virtual_s, "something goes round and round"
-    assert run(seed, plan).event_log_hash == outcome.event_log_hash
+    if seed <= TWICE:
+        assert run(seed, plan).event_log_hash == outcome.event_log_hash
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.core.cron.brute import offset_at
+from unit.examples import examples
 
 from sexton_core.dst import MAX_SECOND, skipped_in
 from sexton_core.instants import SECOND, parse_instant
@@ -18,7 +19,7 @@ def second_of(text: str) -> int:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.sampled_from(sorted(zone_names())),
     st.integers(0, MAX_SECOND - 86_400) | st.integers(0, 2**32),

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from unit.examples import examples
 from unit.store.rig import Gate, Rig
 
 from sexton_runtime.kv.types import (
@@ -280,7 +281,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
 
 TestEngineAgainstModel = pytest.mark.slow(EngineAgainstModel.TestCase)
 TestEngineAgainstModel.settings = settings(
-    max_examples=50,
+    max_examples=examples(20),
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

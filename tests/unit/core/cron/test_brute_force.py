@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.core.cron.brute import NaiveCron, fires
 from unit.core.cron.expressions import expressions, five_fields, six_fields
+from unit.examples import examples
 
 from sexton_core.cron import CronSchedule, build_cron
 from sexton_core.dst import WallTimes, first_at_or_after, last_at_or_before
@@ -57,7 +58,7 @@ def backwards(schedule: CronSchedule, first: int, last: int) -> list[int]:
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     st.data(),
     five_fields(),
@@ -78,7 +79,7 @@ def test_a_day_around_any_change_has_exactly_the_runs_of_the_rules(
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.data(), six_fields(), st.sampled_from(ZONES), st.sampled_from(DstRule))
 def test_every_second_around_any_change_is_judged_by_the_rules(
     data: st.DataObject, text: str, zone: str, rule: DstRule
@@ -93,7 +94,7 @@ def test_every_second_around_any_change_is_judged_by_the_rules(
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     st.data(),
     expressions(),
@@ -140,7 +141,7 @@ class CountingWalls:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data(), expressions(), st.sampled_from(ZONES), st.sampled_from(DstRule))
 def test_a_search_takes_a_handful_of_steps_however_far_the_answer_is(
     data: st.DataObject, text: str, zone: str, rule: DstRule

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.core.cron.expressions import expressions
+from unit.examples import examples
 
 from sexton_core.cron import build_cron, day_rule_in_words
 from sexton_core.instants import parse_instant
@@ -141,7 +142,7 @@ def test_a_step_that_leaves_one_value_is_mentioned(text: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(expressions(), st.sampled_from(DayRule))
 def test_whatever_can_be_read_can_be_said_on_one_line(text: str, days: DayRule) -> None:
     said = build_cron(text, timezone="Europe/Berlin", days=days, seed="default/backup").explain()

@@ -20,6 +20,7 @@ from cronsim import CronSim
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from unit.core.cron.brute import zone_info
+from unit.examples import examples
 
 from sexton_core.cron import CronSpec, build_cron, parse
 from sexton_core.instants import MAX_INSTANT, from_datetime, parse_instant, to_datetime
@@ -49,7 +50,7 @@ def starts(first_year: int, last_year: int) -> st.SearchStrategy[datetime]:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.tuples(TIMES, HOURS, DAYS, MONTHS, WEEKDAYS).map(" ".join),
     st.sampled_from(["Europe/Berlin", "America/New_York", "Australia/Sydney", "UTC"]),
@@ -65,7 +66,7 @@ def test_cronsim_agrees_in_zones_that_change_by_one_hour(
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.tuples(TIMES, HOURS, DAYS, MONTHS, WEEKDAYS).map(" ".join), starts(2000, 2036))
 def test_croniter_agrees_in_utc(text: str, start: datetime) -> None:
     spec = parse(text)

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from unit.examples import examples
 
 from sexton_core.cron import build_cron, parse
 from sexton_core.errors import NeverFiresError, ScheduleError, UnknownZoneError
@@ -224,7 +225,7 @@ PIECES = st.sampled_from(
 
 
 @pytest.mark.slow
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(PIECES, max_size=25).map("".join) | st.text(max_size=60))
 def test_any_text_is_read_or_refused_in_words(text: str) -> None:
     refusal = ""

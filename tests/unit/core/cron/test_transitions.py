@@ -1,7 +1,8 @@
 """Every change of every clock between 2000 and 2040, against the brute force.
 
-Each distinct shape (offset before and after, local time, weekday) is tried here minute by minute
-under each rule; `system` does so for every change there is, and asks every zone.
+Each distinct shape (offset before and after, local time) is tried here minute by minute under each
+rule; `system` does so for every change there is, and asks every zone. No expression here names a
+day, so the day of the week of a change makes no difference.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,11 +32,11 @@ def changes() -> Iterator[tuple[str, Segment]]:
 
 
 def one_of_each_shape() -> list[tuple[str, Segment]]:
-    shapes: dict[tuple[int, int, int, int], tuple[str, Segment]] = {}
+    shapes: dict[tuple[int, int, int], tuple[str, Segment]] = {}
     for name, change in changes():
         wall = naive(change.start + change.before)
         clock = wall.hour * 60 + wall.minute
-        shapes.setdefault((change.before, change.offset, clock, wall.weekday()), (name, change))
+        shapes.setdefault((change.before, change.offset, clock), (name, change))
     return list(shapes.values())
 
 
@@ -58,7 +59,7 @@ def check(
 @pytest.mark.parametrize("rule", DstRule)
 def test_each_shape_of_a_change_is_mapped_minute_by_minute(rule: DstRule) -> None:
     shapes = one_of_each_shape()
-    assert len(shapes) > 200
+    assert len(shapes) > 150
     for name, change in shapes:
         check(name, change, rule, EVERY_MINUTE_FIXED, lambda _: True, margin=4 * 3600)
 

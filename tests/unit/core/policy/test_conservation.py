@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.core.policy.world import Listed, World, job_of, with_calendar
+from unit.examples import examples
 
 from sexton_core.instants import SECOND
 from sexton_core.policy import CatchUp
@@ -64,7 +65,7 @@ def play(world: World, script: list[tuple[Any, ...]]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(definitions(), st.lists(actions, min_size=12, max_size=30))
 def test_every_nominal_time_ends_in_exactly_one_decision(
     first: dict[str, Any], script: list[tuple[Any, ...]]

@@ -21,6 +21,7 @@ from unit.core.schedules.specs import (
     specs_of_intervals,
     walls,
 )
+from unit.examples import examples
 
 from sexton_core.dst import resolve
 from sexton_core.errors import NeverFiresError
@@ -43,7 +44,7 @@ pytestmark = pytest.mark.slow
 
 # A loaded machine draws slowly, and the oracle can't judge every rule: neither is a failure.
 EXAMPLES = settings(
-    max_examples=40,
+    max_examples=examples(16),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
