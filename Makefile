@@ -17,6 +17,8 @@ BASE_IMAGE ?= python:3.12-slim
 BUILD_NETWORK ?= default
 # What needs no more than this checkout.
 HERE := not system and not browser and not containers and not faults
+# One more than there are cores: tests of real processes wait most of their time.
+WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n + 1 : 4)))
 
 .PHONY: help setup demo image test test-system test-browser test-containers test-faults soak lint format mutants generate clean
 
@@ -41,8 +43,10 @@ setup: $(READY) ## set up the virtual environment
 demo: $(READY) ## a whole mesh at work, until Ctrl-C (SECONDS=20: kill the leader, judge, end)
 	@$(BIN)/python demos/mesh.py $(if $(SECONDS),--seconds $(SECONDS))
 
+# The tests start some hundred processes: each would compile everything if the first may not keep it.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: $(READY) ## run the tests (no root, no system packages; under 5 minutes)
-	@$(BIN)/python -m pytest -m '$(HERE)' -n auto --maxprocesses 4 --dist loadfile
+	@$(BIN)/python -m pytest -m '$(HERE)' -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-system: $(READY) ## run the tests that need root, strace and a tmpfs (see .ci/run)
 	@$(BIN)/python -m pytest -m system
@@ -57,7 +61,7 @@ test-containers: $(READY) ## run the mesh of docker-compose.yml and hold it to w
 	@SEXTON_IMAGE=$(IMAGE) $(BIN)/python -m pytest -m containers tests/containers
 
 test-faults: $(READY) ## break real meshes, of processes and of containers (root; 12 minutes)
-	@$(BIN)/python -m pytest -m faults tests/faults
+	@$(BIN)/python -m pytest -m faults tests/faults tests/integration/mesh/test_bench.py
 
 soak: $(READY) ## break meshes in every way for MINUTES=n, and see whether anything grows
 	@PYTHONPATH=tests $(BIN)/python -m faults.soak --minutes $(or $(MINUTES),60)

@@ -97,7 +97,7 @@ def test_the_bench_of_scaling_refuses_numbers_that_it_can_not_spread(
         assert "from the rate (100) to 1,000,000" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.faults  # with three meshes it takes as long as all the others
 def test_the_bench_of_tracing_compares_three_meshes(bench: Bench) -> None:
     measured = bench("tracing", "--jobs", "20", "--seconds", "1", "--repeat", "1")
     rows = measured["rows"]
