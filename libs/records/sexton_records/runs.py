@@ -42,19 +42,20 @@ def new_record(new: NewRun, now: Instant, traceparent: str) -> pb.RunRecord:
     The leader appends its bytes to those of the version's template (field `template`), serialised
     once: concatenated protobuf messages are one message.
     """
-    return pb.RunRecord(
-        run_id=new.run_id,
-        origin=ORIGINS[new.origin],
-        nominal_ns=new.nominal,
-        due_ns=new.due,
-        reason=new.reason.value,
-        create_time_ns=now,
-        traceparent=traceparent,
-        state=run_pb2.RUN_STATE_WAITING,
-        not_before_ns=new.handle.not_before,
-        handle_not_before_ns=new.handle.not_before,
-        retry_of=new.retry_of,
-    )
+    handle, origin, nominal, due, _, reason, retry_of = new
+    # Field by field, once per run: keywords cost twice as much.
+    record = pb.RunRecord()
+    record.run_id = handle.run_id
+    record.origin = ORIGINS[origin]
+    record.nominal_ns = nominal
+    record.due_ns = due
+    record.reason = reason
+    record.create_time_ns = now
+    record.traceparent = traceparent
+    record.state = run_pb2.RUN_STATE_WAITING
+    record.not_before_ns = record.handle_not_before_ns = handle.not_before
+    record.retry_of = retry_of
+    return record
 
 
 def handle_in(record: pb.RunRecord) -> Handle:

@@ -22,7 +22,7 @@ class JobName:
     """A job's incarnation, and the coordinator shard that it belongs to.
 
     state_key: the key of its state.
-    timer_value: the record of its timer.
+    timer_value: the record of its timer, which is also what the record of its state begins with.
     """
 
     namespace: str
@@ -52,7 +52,7 @@ def state_ops(
     `previous_timer` is `StateRecord.timer_ns` of the state that is replaced; None: there is none.
     """
     ops: list[Op] = [
-        Put(name.state_key, encode_state(name.namespace, name.job, state, timer)),
+        Put(name.state_key, name.timer_value + encode_state(state, timer)),
     ]
     if timer is not None:
         ops.append(Put(keys.timer_key(name.shard, timer, name.uid), name.timer_value))

@@ -47,7 +47,8 @@ STATES = st.builds(
 def test_a_state_survives_the_store(
     state: JobState, waiting: tuple[Buffered, ...], timer: int | None
 ) -> None:
-    record = pb.StateRecord.FromString(codec.encode_state("default", "nightly", state, timer))
+    names = pb.TimerRecord(namespace="default", job="nightly").SerializeToString()
+    record = pb.StateRecord.FromString(names + codec.encode_state(state, timer))
     assert (record.namespace, record.job) == ("default", "nightly")
     assert (record.timer_ns if record.HasField("timer_ns") else None) == timer
     assert codec.decode_state(record, waiting) == state._replace(buffered=waiting)

@@ -16,6 +16,7 @@ from sexton_core.policy.state import (
     NewRun,
     Rule,
     Verdict,
+    make,
 )
 from sexton_core.words import Ask, Decision, Origin, Overlap, Reason
 
@@ -169,7 +170,8 @@ class Gate:
 
         """
         state = self._state
-        changed = bool(moved or self._runs or self._ranges or self._buffered or self._unbuffered)
+        runs = self._runs
+        changed = bool(moved or runs or self._ranges or self._buffered or self._unbuffered)
         if changed:
             cursor, armed, rules, resumed = moved or Moved(
                 state.cursor, state.armed, state.rules, state.resumed
@@ -186,13 +188,13 @@ class Gate:
             )
         return Verdict(
             state,
-            tuple(self._runs),
+            tuple(runs),
             tuple(self._ranges),
             tuple(self._buffered),
             tuple(self._unbuffered),
             tuple(self._requires.values()),
             self._asks(ask),
-            max([run.due for run in self._runs]) if self._runs else None,
+            max([run.due for run in runs]) if runs else None,
             next_due,
             changed,
         )
@@ -206,22 +208,14 @@ class Gate:
         return tuple((handle, strongest) for handle in self.live) if strongest in asked else ()
 
     def _fire(self, start: Candidate) -> Admission:
-        run = start.definition.run
-        handle = Handle(start.run_id, run.queue, run.priority, start.due)
-        self._runs.append(
-            NewRun(
-                handle,
-                start.origin,
-                start.nominal,
-                start.due,
-                start.definition.version,
-                start.reason,
-                start.retry_of,
-            )
-        )
-        self._created.add(start.run_id)
+        run_id, origin, nominal, due, definition, _, reason, retry_of = start
+        run = definition.run
+        handle = make(Handle, (run_id, run.queue, run.priority, due))
+        new = handle, origin, nominal, due, definition.version, reason, retry_of
+        self._runs.append(make(NewRun, new))
+        self._created.add(run_id)
         self.live.append(handle)
-        return Admission(start.run_id, Decision.FIRED, start.reason)
+        return make(Admission, (run_id, Decision.FIRED, reason, None))
 
     def _wait(self, start: Candidate) -> Admission:
         blocker = self.block()
@@ -333,9 +327,9 @@ class Gate:
         fired = counters.fired
         for run in self._runs:
             fired += run.origin is Origin.SCHEDULE
-        added = dict.fromkeys(counters._fields, 0) if self._ranges else None
-        if added is None:
-            return Counters(fired, *counters[1:])
+        if not self._ranges:
+            return make(Counters, (fired, *counters[1:]))
+        added = dict.fromkeys(counters._fields, 0)
         for record in self._ranges:
             if record.origin is Origin.SCHEDULE:
                 added[record.decision] += record.times

@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeAlias
 
 from sexton_core.instants import SECOND, Instant
 from sexton_core.policy.job import CatchUp, Definition
-from sexton_core.policy.state import JobState
+from sexton_core.policy.state import JobState, make
 from sexton_core.policy.timeline import Timeline
 from sexton_core.words import CatchUpPolicy, Decision, Reason
 
@@ -67,16 +67,17 @@ class Plan:
                 reason = Reason.ON_TIME if now - due <= _ON_TIME_NS else Reason.LATE
                 if resumed:
                     reason = Reason.RESUMED
-                yield self._next((Start(nominal, due, definition, reason),))
+                yield self._next((make(Start, (nominal, due, definition, reason)),))
             else:
                 last = self._last_missed(nominal)
                 for unit in self._missed(nominal, last, definition):
                     yield self._next(unit)
 
     def _next(self, unit: Unit) -> Unit:
-        steps = with_excluded(self._timeline, self._cursor, unit)
-        self._cursor = end_of(unit[-1])
-        self.upcoming = self._timeline.next_after(self._cursor)
+        timeline = self._timeline
+        steps = with_excluded(timeline, self._cursor, unit) if timeline.has_calendars else unit
+        self._cursor = cursor = end_of(unit[-1])
+        self.upcoming = timeline.next_after(cursor)
         return steps
 
     def _last_missed(self, first: Instant) -> Instant:

@@ -8,7 +8,7 @@ from sexton_core.instants import SECOND, Instant
 from sexton_core.policy._gate import ACTIONS_LIMIT, Candidate, Gate, Moved
 from sexton_core.policy._plan import Pass, Plan, Step, end_of
 from sexton_core.policy.job import Job
-from sexton_core.policy.state import Admission, DecisionRange, JobState, Rule, Verdict
+from sexton_core.policy.state import Admission, DecisionRange, JobState, Rule, Verdict, make
 from sexton_core.policy.timeline import Timeline
 from sexton_core.words import Decision, Origin, Overlap, Reason
 
@@ -62,7 +62,7 @@ def decide(
     if cursor == state.cursor:
         return gate.verdict(next_due)
     resumed = state.resumed if state.resumed is None or state.resumed > cursor else None
-    moved = Moved(cursor, armed, rules_after(state, cursor), resumed)
+    moved = make(Moved, (cursor, armed, rules_after(state, cursor), resumed))
     return gate.verdict(next_due, moved)
 
 
@@ -153,14 +153,7 @@ def _take(job: Job, timeline: Timeline, gate: Gate, step: Step, now: Instant) ->
     if isinstance(step, Pass):
         gate.record(record_of(timeline, step, now))
         return
-    gate.admit(
-        Candidate(
-            scheduled_run_id(job.uid, step.nominal),
-            Origin.SCHEDULE,
-            step.nominal,
-            step.due,
-            step.definition,
-            step.definition.overlap,
-            step.reason,
-        )
-    )
+    nominal, due, definition, reason = step
+    run_id = scheduled_run_id(job.uid, nominal)
+    fields = run_id, Origin.SCHEDULE, nominal, due, definition, definition.overlap, reason, ""
+    gate.admit(make(Candidate, fields))

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from sexton_core.instants import MAX_INSTANT, Instant
 from sexton_core.policy.job import Definition, Job
-from sexton_core.policy.state import Rule
+from sexton_core.policy.state import Rule, make
 from sexton_core.schedule import Schedule
 from sexton_core.schedules.jitter import delay_of
 
@@ -31,14 +31,15 @@ class Timeline:
         self._uid: Final = job.uid
         until = MAX_INSTANT
         stretches: list[Stretch] = []
+        has_calendars = False
         for after, version in reversed(rules):
-            stretches.append(Stretch(after, until, job.definition(version)))
+            definition = job.definition(version)
+            has_calendars = has_calendars or definition.unfiltered is not None
+            stretches.append(make(Stretch, (after, until, definition)))
             until = after
         self._newest_first: Final = stretches
         self._stretches: Final = stretches[::-1]
-        self.has_calendars: Final = any(
-            stretch.definition.unfiltered is not None for stretch in stretches
-        )
+        self.has_calendars: Final = has_calendars
 
     @property
     def begins(self) -> Instant:

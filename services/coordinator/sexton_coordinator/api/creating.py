@@ -107,7 +107,7 @@ class Creator:
         message.ClearField("name")
         return _Kind(
             record=record.SerializeToString(),
-            state=encode_state("", "", change.state, change.next_due),
+            state=encode_state(change.state, change.next_due),
             timer=change.next_due,
             not_after=change.not_after,
             answer=api.AppliedJob(job=message, change=api.AppliedJob.CHANGE_CREATED),
