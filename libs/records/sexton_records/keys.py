@@ -105,7 +105,7 @@ def state_prefix(shard: int) -> bytes:
 
 def timer_key(shard: int, due: Instant, uid: str) -> bytes:
     """Returns the key of a job's timer."""
-    return b"timers/%03d/%s/%s" % (shard, _time(due), uid.encode())
+    return b"timers/%03d/%020d/%s" % (shard, due, uid.encode())
 
 
 def timers_prefix(shard: int) -> bytes:
@@ -193,13 +193,14 @@ def deleted_prefix(shard: int) -> bytes:
 
 def handle_key(shard: int, uid: str, handle: Handle) -> bytes:
     """Returns the key of a run in flight: its record, and its place in line."""
-    return b"active/%03d/%s/%03d/%s/%s/%s" % (
+    run_id, queue, priority, not_before = handle
+    return b"active/%03d/%s/%03d/%020d/%s/%s" % (
         shard,
-        handle.queue.encode(),
-        MAX_PRIORITY - handle.priority,
-        _time(handle.not_before),
+        queue.encode(),
+        MAX_PRIORITY - priority,
+        not_before,
         uid.encode(),
-        handle.run_id.encode(),
+        run_id.encode(),
     )
 
 

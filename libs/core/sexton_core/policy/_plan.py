@@ -58,10 +58,11 @@ class Plan:
         """Yields steps that must be decided together; the reader may stop after any unit."""
         timeline, now = self._timeline, self._now
         while (nominal := self.upcoming) is not None:
-            due = timeline.due(nominal)
+            stretch = timeline.stretch(nominal)
+            due = timeline.due_in(stretch, nominal)
             if due > now:
                 return
-            definition = timeline.stretch(nominal).definition
+            definition = stretch.definition
             resumed = nominal == self._resumed
             if resumed or now - due <= definition.catch_up.late_after_ns:
                 reason = Reason.ON_TIME if now - due <= _ON_TIME_NS else Reason.LATE

@@ -9,7 +9,6 @@ from sexton_core.ids import RunId
 from sexton_core.instants import Duration, Instant
 from sexton_core.words import Ask, Decision, Origin, Overlap, Reason
 
-
 make: Final = tuple.__new__
 """Makes a named tuple of what is known to be whole; its own constructor costs twice as much."""
 

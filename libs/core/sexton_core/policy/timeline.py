@@ -85,7 +85,11 @@ class Timeline:
         An edit does not draw the delay anew, which would put a start that still waits into the
         past; it can only bring it forward to just before the next nominal time.
         """
-        _, until, definition = self.stretch(nominal)
+        return self.due_in(self.stretch(nominal), nominal)
+
+    def due_in(self, stretch: Stretch, nominal: Instant) -> Instant:
+        """Returns the same, told what rules the nominal time."""
+        _, until, definition = stretch
         if not definition.jitter_ns or definition.schedule is None:
             return nominal
         own = definition.schedule.next_after(nominal)

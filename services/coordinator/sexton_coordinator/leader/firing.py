@@ -21,10 +21,10 @@ from sexton_coordinator.leader.machine import (
     Known,
     Machine,
 )
-from sexton_coordinator.leader.steps import OversizedError, Planner, Step, written_bytes
+from sexton_coordinator.leader.steps import OversizedError, Planner, Step
 from sexton_coordinator.mesh import Mesh
 from sexton_core.ids import RunId
-from sexton_core.instants import SECOND
+from sexton_core.instants import SECOND, Instant
 from sexton_records import keys
 from sexton_runtime.exporting import is_sampled
 from sexton_runtime.kv.held_lease import HeldLease
@@ -252,20 +252,22 @@ class Firing:
         answers: Answers,
     ) -> list[tuple[Known, Step]]:
         steps: list[tuple[Known, Step]] = []
+        now = self._mesh.now()
         for number, known in enumerate(batch):
             if number % _TURN == _TURN - 1:
                 await asyncio.sleep(0)
+                now = self._mesh.now()
             loaded = known.loaded
             assert loaded is not None, "what is in flight was read"
             if known.scanned is not None and known.scanned != loaded.timer:
                 await self._drop_timer(known, loaded)
             known.scanned = None
-            asked = next_asked(known)
+            asked = next_asked(known) if known.asked else None
             if asked is not None and known in answers and answers[known][0] is asked:
                 self._asking.answer(known.asked.pop(0), answers[known][1])
                 asked = None
             try:
-                step = self._decide(known, loaded, asked)
+                step = self._decide(known, loaded, asked, now)
             except OversizedError:
                 self._counters.oversized += 1
                 self._unreadable(known, "what is to be decided does not fit a transaction")
@@ -276,14 +278,13 @@ class Firing:
                 steps.append((known, step))
         return steps
 
-    def _decide(self, known: Known, loaded: LoadedJob, asked: Asked | None) -> Step:
+    def _decide(self, known: Known, loaded: LoadedJob, asked: Asked | None, now: Instant) -> Step:
         """Decides about one job: what is asked for, else what is due, else its backfills.
 
         Raises:
             OversizedError: it does not fit a transaction.
 
         """
-        now = self._mesh.now()
         step = self._planner.plan(loaded, now, known.ended, asked, force=known.force)
         if asked is not None or known.uid not in self._machine.filling:
             return step
@@ -371,16 +372,16 @@ class Firing:
         verdict, counters = step.verdict, self._counters
         known.strikes = 0
         if step.txn is not None:
-            counters.runs += len(verdict.runs)
             if verdict.runs:
+                counters.runs += len(verdict.runs)
                 self._fired("first fire")
             counters.decisions += len(verdict.ranges)
             counters.rearmed += known.force or (step.writes_state and not verdict.changed)
             if known.loaded is step.loaded:
                 known.loaded = step.after(revision)
             known.force = False
-            if verdict.changed:
-                known.ended.intersection_update(handle.run_id for handle in verdict.state.live)
+            if verdict.changed and known.ended:
+                known.ended.intersection_update([handle.run_id for handle in verdict.state.live])
             for run in step.created:
                 self._queues.push(run, revision)
             if step.filled is not None:
@@ -469,7 +470,7 @@ def _parts(steps: Sequence[tuple[Known, Step]]) -> list[list[tuple[Known, Step]]
     size = _COMMIT_BYTES
     for known, step in steps:
         assert step.txn is not None, "there is something to commit"
-        weight = written_bytes(step.txn)
+        weight = step.size_bytes
         size += weight + 100 * (len(step.txn.compares) + len(step.txn.then))
         if size > _COMMIT_BYTES:
             parts.append([])

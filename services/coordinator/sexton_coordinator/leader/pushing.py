@@ -67,9 +67,7 @@ class Links:
 
     def push(self, run: Created, revision: int) -> None:
         """Tells the owner of a run's queue of a run."""
-        self._links[run.shard].push(
-            pb.PushedRun(handle=run.handle, revision=revision, record=run.record)
-        )
+        self._links[run.shard].push(run, revision)
 
     def ask(self, shard: int, end: pb.EndRequest) -> None:
         """Asks the owner of a queue shard for a run's end."""
@@ -103,16 +101,16 @@ class _Link:
         self._counters = counters
         self._settled = settled
         self._opened = opened
-        self._runs: deque[pb.PushedRun] = deque()
+        self._runs: deque[tuple[Created, int]] = deque()  # each with its revision
         self._ends: dict[bytes, pb.EndRequest] = {}
         self._filled = asyncio.Event()
         self._open = False
 
-    def push(self, run: pb.PushedRun) -> None:
+    def push(self, run: Created, revision: int) -> None:
         if not self._open or len(self._runs) >= _MOST_WAITING:
             self._counters.unpushed += 1
             return
-        self._runs.append(run)
+        self._runs.append((run, revision))
         self._filled.set()
 
     def ask(self, end: pb.EndRequest) -> None:
@@ -181,14 +179,19 @@ class _Link:
 
     def _message(self) -> pb.PushRequest:
         message = pb.PushRequest()
-        size = 0
-        while self._runs and len(message.runs) < _MOST_PER_MESSAGE and size < _MESSAGE_BYTES:
-            run = self._runs.popleft()
-            size += len(run.record)
-            message.runs.append(run)
+        runs, waiting = message.runs, self._runs
+        number = size = 0
+        while waiting and number < _MOST_PER_MESSAGE and size < _MESSAGE_BYTES:
+            (_, handle, record), revision = waiting.popleft()
+            number += 1
+            size += len(record)
+            run = runs.add()  # one that is made first is copied in
+            run.handle = handle
+            run.revision = revision
+            run.record = record
         for handle in list(self._ends)[:_MOST_PER_MESSAGE]:
             message.ends.append(self._ends.pop(handle))
-        self._counters.pushed += len(message.runs)
+        self._counters.pushed += number
         self._counters.ends_asked += len(message.ends)
         return message
 

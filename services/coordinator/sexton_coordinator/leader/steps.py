@@ -27,7 +27,6 @@ from sexton_core.instants import Instant
 from sexton_core.policy import (
     Admission,
     Handle,
-    JobState,
     NewRun,
     Repeated,
     Verdict,
@@ -36,6 +35,7 @@ from sexton_core.policy import (
     due_next,
     trigger,
 )
+from sexton_core.policy.state import make
 from sexton_core.words import Ask, Decision, Overlap
 from sexton_records import keys
 from sexton_records.backfills import backfill_message, ended_record, new_backfill_record
@@ -82,6 +82,7 @@ class Step(NamedTuple):
     asked, answer: what somebody asked for, and what becomes of it.
     filled: what becomes of a backfill.
     again: whether there is more to do at once.
+    size_bytes: of the values that it writes; its keys are short.
     """
 
     loaded: LoadedJob
@@ -96,14 +97,17 @@ class Step(NamedTuple):
     answer: Message | None = None
     filled: Filled | None = None
     again: bool = False
+    size_bytes: int = 0
 
     def after(self, revision: int) -> LoadedJob:
         """Returns the job as it is once the step is committed at a revision."""
         if not self.writes_state:
             return self.loaded
         name, job, _, _, _, record, job_revision, versions, _ = self.loaded
-        return LoadedJob(
-            name, job, self.verdict.state, revision, self.timer, record, job_revision, versions, b""
+        state = self.verdict.state
+        return make(
+            LoadedJob,
+            (name, job, state, revision, self.timer, record, job_revision, versions, b""),
         )
 
     @property
@@ -163,7 +167,7 @@ class Planner:
                 assert isinstance(asked, Trigger), "nothing else is asked for"
                 verdict, admission = _start(loaded, now, asked, ended, starts)
                 step = self._step(loaded, verdict, now, asked=asked, admission=admission)
-            if step.txn is None or self._fits(step.txn):
+            if self._fits(step):
                 return step
         raise OversizedError
 
@@ -184,7 +188,7 @@ class Planner:
                     continue
                 more = found is None or found.waiting in {Waiting.NOTHING, Waiting.DONE}
                 step = self._step(loaded, verdict, now, filled=filled, again=more)
-                fits = step.txn is None or self._fits(step.txn)
+                fits = self._fits(step)
                 if fits:
                     return step
                 break
@@ -225,10 +229,13 @@ class Planner:
     def _queue_shard(self, queue: str) -> int:
         return keys.shard_of(queue, self._queue_shards)
 
-    def _fits(self, txn: Txn) -> bool:
-        ops = len(txn.compares) + len(txn.then) + ROOM_OPS
-        most_bytes = self._limits.max_txn_bytes - ops * self._limits.max_key_bytes
-        return ops <= self._limits.max_ops_per_txn and written_bytes(txn) <= most_bytes
+    def _fits(self, step: Step) -> bool:
+        if step.txn is None:
+            return True
+        ops = len(step.txn.compares) + len(step.txn.then) + ROOM_OPS
+        limits = self._limits
+        most_bytes = limits.max_txn_bytes - ops * limits.max_key_bytes
+        return ops <= limits.max_ops_per_txn and step.size_bytes <= most_bytes
 
     def _step(
         self,
@@ -242,8 +249,8 @@ class Planner:
         again: bool = False,
         force: bool = False,
     ) -> Step:
-        name, uid = loaded.name, loaded.name.uid
-        compares = [Compare(name.state_key, Target.MOD_REVISION, loaded.state_revision)]
+        name, uid, before = loaded.name, loaded.name.uid, loaded.timer
+        compares = [make(Compare, (name.state_key, Target.MOD_REVISION, loaded.state_revision))]
         requires: dict[int, RunId] = {}
         for handle in verdict.requires:
             requires[len(compares)] = handle.run_id
@@ -251,16 +258,17 @@ class Planner:
         then: list[Op] = []
         created: list[Created] = []
         for run in verdict.runs:
-            shard = self._queue_shard(run.handle.queue)
-            key = keys.handle_key(shard, uid, run.handle)
+            handle = run.handle
+            shard = self._queue_shard(handle.queue)
+            key = keys.handle_key(shard, uid, handle)
             record = self._record(loaded, run, now)
-            compares.append(absent(key))
-            then.append(Put(key, record))
-            created.append(Created(shard, key, record))
+            compares.append(make(Compare, (key, Target.MOD_REVISION, 0)))
+            then.append(make(Put, (key, record)))
+            created.append(make(Created, (shard, key, record)))
         timer = verdict.next_due
-        writes_state = verdict.changed or force or timer != loaded.timer
+        writes_state = verdict.changed or force or timer != before
         if writes_state:
-            then += state_ops(name, verdict.state, timer, loaded.timer)
+            then += state_ops(name, verdict.state, timer, before)
             if verdict.ranges:
                 then += decision_ops(uid, verdict.ranges)
             if verdict.buffered or verdict.unbuffered:
@@ -273,23 +281,29 @@ class Planner:
             compares.append(filled.compare(name.shard))
             then.append(filled.put(name.shard))
         return Step(
-            loaded=loaded,
-            verdict=verdict,
-            txn=_txn(loaded.state, verdict, compares, then, timer=loaded.timer),
-            requires=requires,
-            timer=timer,
-            writes_state=writes_state,
-            created=tuple(created),
-            ends=tuple(
-                [
-                    self.end_request(uid, handle, ask, f"overlap: {ask} for a newer start")
-                    for handle, ask in verdict.asks
-                ]
-            ),
-            asked=asked,
-            answer=answer,
-            filled=filled,
-            again=again,
+            loaded,
+            verdict,
+            _txn(loaded, verdict, compares, then),
+            requires,
+            timer,
+            writes_state,
+            tuple(created),
+            self._end_requests(uid, verdict) if verdict.asks else (),
+            asked,
+            answer,
+            filled,
+            again,
+            _written_bytes(then),
+        )
+
+    def _end_requests(
+        self, uid: str, verdict: Verdict
+    ) -> tuple[tuple[int, queue_pb2.EndRequest], ...]:
+        return tuple(
+            [
+                self.end_request(uid, handle, ask, f"overlap: {ask} for a newer start")
+                for handle, ask in verdict.asks
+            ]
         )
 
     def _backfill_step(self, loaded: LoadedJob, asked: StartFill | StopFill, now: Instant) -> Step:
@@ -333,26 +347,25 @@ class Planner:
         return prefix + new_record(run, now, self._traceparent(run.run_id)).SerializeToString()
 
 
-def written_bytes(txn: Txn) -> int:
-    """Returns the size of the values that a transaction writes; its keys are short."""
-    return sum([len(op.value) for op in txn.then if isinstance(op, Put)])
+def _written_bytes(ops: list[Op]) -> int:
+    size = 0
+    for op in ops:
+        if isinstance(op, Put):
+            size += len(op.value)
+    return size
 
 
 def _txn(
-    state: JobState,
-    verdict: Verdict,
-    compares: list[Compare],
-    then: list[Op],
-    *,
-    timer: Instant | None,
+    loaded: LoadedJob, verdict: Verdict, compares: list[Compare], then: list[Op]
 ) -> Txn | None:
     """Returns the transaction: never before what it decides about is due."""
     if not then:
         return None
+    timer = loaded.timer
     not_before = verdict.not_before or 0
-    if verdict.state.cursor != state.cursor and timer is not None:
-        not_before = max(not_before, timer)
-    return Txn(tuple(compares), tuple(then), not_before_ns=not_before)
+    if timer is not None and timer > not_before and verdict.state.cursor != loaded.state.cursor:
+        not_before = timer
+    return make(Txn, (tuple(compares), tuple(then), (), not_before, 0, False))
 
 
 def _unchanged(loaded: LoadedJob) -> Verdict:
