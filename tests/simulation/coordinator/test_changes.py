@@ -51,6 +51,31 @@ def test_an_edit_fires_nothing_of_the_past_and_moves_the_timer() -> None:
     Mesh().run(scenario)
 
 
+def test_what_changes_after_a_step_was_planned_ahead_is_respected() -> None:
+    async def scenario(mesh: Mesh) -> None:
+        await mesh.leader()
+        start = await mesh.boundary(10)
+        jobs = await mesh.create_many(5, schedules=every(10))
+        await mesh.until(start + 10 * S - S // 20)
+        planned = mesh.counted("prepared")
+        assert planned >= 2 * len(jobs)
+        left, edited, paused, deleted, busy = jobs
+        await mesh.edit(edited, description="another", schedules=every(7))
+        await mesh.pause(paused)
+        await mesh.delete(deleted)
+        await mesh.trigger(busy)  # what is due meets a run that is live
+        await mesh.until(start + 11 * S)
+        for job, times in zip(jobs, ([0, 10], [0], [0], [0], [0]), strict=True):
+            assert await mesh.nominal_times(job, start) == times, job
+        origins = {r.origin for r in await mesh.runs(busy) if r.nominal_ns > start + S}
+        assert origins == {run_pb2.RUN_ORIGIN_MANUAL}
+        for job in (left, busy):
+            await mesh.assert_tiled(job)
+        assert mesh.counted("refused") <= len(jobs)
+
+    Mesh(lasts_s=3).run(scenario)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_nothing_starts_after_a_pause_was_acknowledged(seed: int) -> None:
     async def scenario(mesh: Mesh) -> None:

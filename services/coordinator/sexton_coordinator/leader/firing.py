@@ -285,8 +285,13 @@ class Firing:
             OversizedError: it does not fit a transaction.
 
         """
+        prepared, known.prepared = known.prepared, None
+        filling = known.uid in self._machine.filling
+        due_only = asked is None and not known.force and not filling
+        if due_only and prepared is not None and prepared.stands(loaded, now):
+            return prepared.at(now)
         step = self._planner.plan(loaded, now, known.ended, asked, force=known.force)
-        if asked is not None or known.uid not in self._machine.filling:
+        if asked is not None or not filling:
             return step
         if step.txn is not None:
             return step._replace(again=True)

@@ -12,7 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sexton.internal.v1 import coordinator_pb2, records_pb2
 from sexton.v1 import backfill_pb2
@@ -23,6 +23,9 @@ from sexton_core.instants import MILLISECOND, SECOND, Duration, Instant
 from sexton_core.policy import Backfill
 from sexton_records import keys
 from sexton_runtime.kv.types import Compare, KeyValue, Put, Target
+
+if TYPE_CHECKING:
+    from sexton_coordinator.leader.steps import Step
 
 _FIRST_PAUSE_NS: Final[Duration] = 2 * MILLISECOND
 _LONGEST_PAUSE_NS: Final[Duration] = SECOND
@@ -126,6 +129,7 @@ class Known:
     changed_at: revision of the last change that somebody else made.
     scanned: when a timer in the store is due that named it; to be compared with its state.
     by_hand: whether somebody has asked for something about it.
+    prepared: what was planned for its due time; it may not stand any more.
     sent, sent_runs: the state, and the runs, of a commit whose outcome is not known.
     strikes: looks one after the other that came to nothing.
     """
@@ -142,6 +146,7 @@ class Known:
     changed_at: int = 0
     scanned: Instant | None = None
     by_hand: bool = False
+    prepared: Step | None = None
     sent: bytes = b""
     sent_runs: tuple[Created, ...] = ()
     strikes: int = 0

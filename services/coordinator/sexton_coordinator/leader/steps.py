@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from google.protobuf.message import Message
@@ -23,7 +24,7 @@ from sexton_coordinator.leader.machine import (
 from sexton_coordinator.requests import encode_request
 from sexton_coordinator.writes import JobName, buffered_ops, decision_ops, state_ops
 from sexton_core.ids import RunId, manual_run_id, requeued_run_id, retry_run_id
-from sexton_core.instants import Instant
+from sexton_core.instants import SECOND, Instant
 from sexton_core.policy import (
     Admission,
     Handle,
@@ -53,6 +54,8 @@ from sexton_runtime.kv.types import (
     unchanged,
 )
 
+STANDS_NS: Final = SECOND
+"""How long after its due time a start is on time, and decided as if it were just due."""
 ROOM_OPS: Final = 1
 """What the lease adds to a transaction: its fence."""
 _STARTS: Final = (24, 8, 2, 1)
@@ -108,6 +111,38 @@ class Step(NamedTuple):
         return make(
             LoadedJob,
             (name, job, state, revision, self.timer, record, job_revision, versions, b""),
+        )
+
+    def stands(self, loaded: LoadedJob, now: Instant) -> bool:
+        """Tells whether the same would be decided now, though it was planned for the due time.
+
+        So it is of one start on time and nothing besides, as long as the job is what it was planned
+        from and no other time of it is due. Runs that have ended since change nothing of a start.
+        """
+        verdict = self.verdict
+        due = verdict.not_before
+        return (
+            self.loaded is loaded
+            and due is not None
+            and due <= now <= due + STANDS_NS
+            and (self.timer is None or self.timer > now)
+            and len(self.created) == 1
+            and not (verdict.requires or verdict.ranges or verdict.asks)
+            and not (verdict.buffered or verdict.unbuffered)
+        )
+
+    def at(self, now: Instant) -> Step:
+        """Returns a step that stands, with its run created now."""
+        (run,), txn = self.created, self.txn
+        assert txn is not None, "a run is written"
+        put, *rest = txn.then
+        assert put.key == run.handle, "the run comes first"
+        created_at = _created_at(now)
+        record = run.record + created_at  # of a field that comes twice the last one counts
+        return self._replace(
+            txn=txn._replace(then=(Put(run.handle, record), *rest)),
+            created=(run._replace(record=record),),
+            size_bytes=self.size_bytes + len(created_at),
         )
 
     @property
@@ -345,6 +380,12 @@ class Planner:
     def _record(self, loaded: LoadedJob, run: NewRun, now: Instant) -> bytes:
         prefix = loaded.versions[run.version].run_prefix(loaded.name)
         return prefix + new_record(run, now, self._traceparent(run.run_id)).SerializeToString()
+
+
+@lru_cache(maxsize=16)
+def _created_at(now: Instant) -> bytes:
+    """Returns the part of a run's record that says when it was created, for the runs of a turn."""
+    return records_pb2.RunRecord(create_time_ns=now).SerializeToString()
 
 
 def _written_bytes(ops: list[Op]) -> int:

@@ -19,6 +19,7 @@ from sexton_coordinator.leader.firing import Firing
 from sexton_coordinator.leader.horizon import HORIZON_NS, MOST_TIMERS
 from sexton_coordinator.leader.lookout import Lookout
 from sexton_coordinator.leader.machine import Machine, StartFill, StopFill, Trigger
+from sexton_coordinator.leader.preparing import Preparing
 from sexton_coordinator.leader.pushing import Links
 from sexton_coordinator.leader.reconciler import Reconciler
 from sexton_coordinator.leader.retention import RetentionPass
@@ -81,6 +82,9 @@ class Tenure:
             queues=self._links,
             counters=counters,
             fired=takeover.acted,
+        )
+        self._preparing = Preparing(
+            mesh=mesh, machine=self._machine, planner=self._firing.planner, counters=counters
         )
         self._lookout = Lookout(
             mesh=mesh,
@@ -224,6 +228,7 @@ class Tenure:
             group.create_task(self._keep_loaded())
             group.create_task(self._firing.run())
             group.create_task(self._read_ahead())
+            group.create_task(self._preparing.run())
             group.create_task(self._links.run())
             group.create_task(self._lookout.run())
             group.create_task(self._reconciler.run())
