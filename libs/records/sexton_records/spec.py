@@ -6,7 +6,8 @@ changes no job.
 """
 
 from collections.abc import Mapping
-from typing import Final, TypeVar
+from functools import lru_cache
+from typing import Final, NamedTuple, TypeVar
 
 from google.protobuf.duration_pb2 import Duration as WireDuration
 
@@ -17,7 +18,7 @@ from sexton_core.instants import Duration
 from sexton_core.policy.job import CatchUp, Definition, Retention
 from sexton_core.runs.policy import RunPolicy
 from sexton_core.runs.retry import Retry
-from sexton_core.schedules import JobIdentity, ScheduleCache
+from sexton_core.schedules import JobIdentity, JobSchedule, ScheduleCache
 from sexton_core.words import CatchUpPolicy, Delivery, Overlap
 from sexton_records.schedules import decode_schedules, encode_schedules
 from sexton_records.state import OVERLAP_OF, OVERLAPS
@@ -30,6 +31,8 @@ Value = TypeVar("Value", bound=int)
 MAX_LABELS: Final = 32
 MAX_LABEL_CHARACTERS: Final = 63
 MAX_DESCRIPTION: Final = 1_000
+_RULES_REMEMBERED: Final = 1_024
+"""Of definitions; each takes a KiB or two."""
 
 CATCH_UPS: Final[dict[CatchUpPolicy, pb.CatchUp.Policy.ValueType]] = {
     CatchUpPolicy.NONE: pb.CatchUp.POLICY_NONE,
@@ -57,14 +60,45 @@ def decode_definition(
     """
     schedules = decode_schedules(spec.schedules)
     schedule = None if schedules is None else cache.build(schedules, job)
+    rules = _rules_of(_rules_only(spec))
     return Definition(
         version=version,
         schedule=schedule,
         unfiltered=None if schedule is None else schedule.unfiltered,
         jitter_ns=0 if schedule is None else schedule.jitter_ns,
-        overlap=_word(_OVERLAP_OF, "overlap", spec.overlap),
+        overlap=rules.overlap,
         max_buffered=spec.max_buffered or 100,
         max_live=spec.max_live or 1_000,
+        catch_up=rules.catch_up,
+        run=rules.run,
+        retention=rules.retention,
+    )
+
+
+class _Rules(NamedTuple):
+    """What a definition says besides its schedules, its task and what is for people."""
+
+    overlap: Overlap
+    catch_up: CatchUp
+    run: RunPolicy
+    retention: Retention
+
+
+def _rules_only(spec: pb.JobSpec) -> bytes:
+    """Returns the message of what `_Rules` are read from."""
+    rules = pb.JobSpec()
+    rules.CopyFrom(spec)
+    for field in ("schedules", "task", "labels", "description"):
+        rules.ClearField(field)
+    return rules.SerializeToString()
+
+
+@lru_cache(_RULES_REMEMBERED)
+def _rules_of(message: bytes) -> _Rules:
+    """Reads rules, equal ones once: of the jobs of a file each has its own task, but few others."""
+    spec = pb.JobSpec.FromString(message)
+    return _Rules(
+        overlap=_word(_OVERLAP_OF, "overlap", spec.overlap),
         catch_up=decode_catch_up(spec.catch_up),
         run=decode_run_policy(spec),
         retention=_decode_retention(spec.retention),
@@ -79,9 +113,12 @@ def canonical(spec: pb.JobSpec, definition: Definition) -> pb.JobSpec:
     """
     task = canonical_task(spec.task)
     check_description(spec.labels, spec.description)
+    schedule = definition.schedule
     return encode_spec(
         definition,
-        schedules=encode_schedules(decode_schedules(spec.schedules)),
+        schedules=encode_schedules(
+            schedule.spec if isinstance(schedule, JobSchedule) else decode_schedules(spec.schedules)
+        ),
         task=task,
         labels=dict(spec.labels),
         description=spec.description,

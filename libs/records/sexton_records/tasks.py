@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 from urllib.parse import urlsplit
 
 from sexton.v1 import job_pb2 as pb
@@ -40,8 +40,8 @@ _RESERVED_HEADERS: Final = re.compile(
 """What tells of the run, and what says where the request ends."""
 
 
-def check_task(task: pb.Task) -> None:
-    """Checks a task.
+def check_task(task: pb.Task) -> dict[str, Any]:
+    """Checks a task; gives the arguments that it names as JSON.
 
     Raises:
         FieldError: it has no kind, or a field of its kind has a value that can't be used.
@@ -50,7 +50,7 @@ def check_task(task: pb.Task) -> None:
     if kind == "python":
         check_name("task.python", task.python.task)
         if task.python.args_json:
-            check_json_object("task.args", task.python.args_json)
+            return check_json_object("task.args", task.python.args_json)
     elif kind == "shell":
         _check_text("task.shell", task.shell.command, MAX_COMMAND_BYTES)
         if "\0" in task.shell.cwd or len(task.shell.cwd) > MAX_PATH:
@@ -61,6 +61,7 @@ def check_task(task: pb.Task) -> None:
         _check_http(task.http)
     else:
         raise PolicyError("task", "nothing", "one of python, shell and http")
+    return {}
 
 
 def canonical_task(task: pb.Task) -> pb.Task:
@@ -69,22 +70,21 @@ def canonical_task(task: pb.Task) -> pb.Task:
     Raises:
         FieldError: as `check_task`.
     """
-    check_task(task)
+    args = check_task(task)
     written = pb.Task()
     written.CopyFrom(task)
     if written.HasField("http"):
         written.http.method = written.http.method or "POST"
     elif written.python.args_json:
-        args = json.loads(written.python.args_json)
-        text = json.dumps(args, sort_keys=True, separators=(",", ":")) if args else ""
+        text = _write_sorted(args) if args else ""
         if len(text) > MAX_ARGS_BYTES:
             raise PolicyError("task.args", f"{len(text):,} bytes", f"at most {MAX_ARGS_BYTES:,}")
         written.python.args_json = text
     return written
 
 
-def check_json_object(field: str, text: str) -> None:
-    """Checks a JSON object of bounded size and depth, with unique names and no NaN.
+def check_json_object(field: str, text: str) -> dict[str, Any]:
+    """Checks a JSON object of bounded size and depth, with unique names and no NaN; gives it.
 
     Raises:
         PolicyError: it is something else.
@@ -94,18 +94,14 @@ def check_json_object(field: str, text: str) -> None:
     if text.count("[") + text.count("{") > MAX_JSON_DEPTH and (depth := _depth(text)):
         raise PolicyError(field, f"{depth} levels", f"at most {MAX_JSON_DEPTH} levels of nesting")
     try:
-        value = json.loads(
-            text,
-            object_pairs_hook=_unique,
-            parse_constant=_no_constant,
-            parse_float=_finite,
-            parse_int=_of_64_bits,
-        )
-        json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text
+        value = _READER.decode(text)
+        if "\\u" in text:
+            _write_plain(value).encode()  # half a surrogate pair is no text
     except ValueError as error:
         raise PolicyError(field, text, f"a JSON object ({error})") from None
     if not isinstance(value, dict):
         raise PolicyError(field, text, "a JSON object, such as {}")
+    return value
 
 
 def _depth(text: str) -> int:
@@ -213,3 +209,14 @@ def _of_64_bits(text: str) -> int:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
+
+
+# Made once: with options of one's own `json` makes them anew for each text.
+_READER: Final = json.JSONDecoder(
+    object_pairs_hook=_unique,
+    parse_constant=_no_constant,
+    parse_float=_finite,
+    parse_int=_of_64_bits,
+)
+_write_plain: Final = json.JSONEncoder(ensure_ascii=False).encode
+_write_sorted: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode

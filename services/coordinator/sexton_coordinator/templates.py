@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final, TypeAlias
 
+from sexton.internal.v1 import records_pb2
 from sexton.v1 import job_pb2 as pb
 from sexton_core.policy import Definition
 from sexton_core.schedules import JobIdentity, JobSchedule, ScheduleCache, depends_on_job
@@ -32,7 +33,7 @@ class Template:
         the job.
     """
 
-    __slots__ = ("_whole", "definition", "key", "shared", "spec")
+    __slots__ = ("_stored", "_whole", "definition", "key", "shared", "spec")
 
     def __init__(self, key: _Key, spec: pb.JobSpec, definition: Definition) -> None:
         self.key: Final = key
@@ -40,6 +41,7 @@ class Template:
         self.definition: Final = definition
         self.shared: Final = _is_shared(definition)
         self._whole: pb.JobSpec | None = None
+        self._stored = b""
 
     def whole(self) -> pb.JobSpec:
         """Returns the definition with every default written out; not to be changed.
@@ -52,9 +54,20 @@ class Template:
             self._whole = canonical(self.spec, self.definition)
         return self._whole
 
+    def stored(self) -> bytes:
+        """Returns the whole definition as it stands behind whatever else a job's record holds.
+
+        Raises:
+            FieldError: as `whole`.
+
+        """
+        if not self._stored:
+            self._stored = records_pb2.JobRecord(spec=self.whole()).SerializeToString()
+        return self._stored
+
     def take_whole(self, other: Template) -> None:
         """Takes what another one of the same message has written out."""
-        self._whole = other._whole
+        self._whole, self._stored = other._whole, other._stored
 
 
 class Templates:

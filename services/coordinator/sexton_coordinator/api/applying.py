@@ -22,7 +22,7 @@ from sexton_coordinator.api.comparing import Comparer
 from sexton_coordinator.api.creating import Creator
 from sexton_coordinator.api.definitions import changed_paths
 from sexton_coordinator.api.editing import Editor
-from sexton_coordinator.api.entries import EXTRAS_BYTES, YIELD_EVERY, Entry, check_all
+from sexton_coordinator.api.entries import EXTRAS_BYTES, YIELD_EVERY, Entry, Known, check_all
 from sexton_coordinator.api.notices import Notices
 from sexton_coordinator.api.pruning import Pruner, Wanted, wanted_of
 from sexton_coordinator.api.showing import Viewer, full_message
@@ -56,6 +56,7 @@ class _Work(NamedTuple):
     """What one request asks for. `comparer`: of one that writes nothing."""
 
     request: api.ApplyJobsRequest
+    known: Known
     creator: Creator
     comparer: Comparer | None
 
@@ -94,14 +95,16 @@ class Applier:
             raise TooLarge("jobs", request.ByteSize(), MAX_BYTES)
         checks.note("source", request.source)
         read_time = self._mesh.now()
-        entries = await check_all(self._mesh, request)
+        known = Known(self._mesh)
+        entries = await check_all(self._mesh, request, known)
         pruning: tuple[Wanted, list[KeyValue]] | None = None
         if request.prune:
             wanted = wanted_of(request, {entry.name for entry in entries}, read_time)
             pruning = wanted, await self._pruner.find(wanted)
         work = _Work(
             request,
-            Creator(self._mesh, request.source),
+            known,
+            Creator(self._mesh, request.source, known.uids),
             Comparer(read_time) if request.validate_only else None,
         )
         answer = api.ApplyJobsResponse(read_time=timestamp(read_time))
@@ -157,6 +160,7 @@ class Applier:
         for number, entry in enumerate(batch):
             if number % YIELD_EVERY == 0:
                 await asyncio.sleep(0)
+                work.creator.look_at_time()
             if entry.key in same:
                 continue
             before = loaded.get(entry.key)
@@ -216,14 +220,15 @@ class Applier:
 
     def _create(self, entry: Entry, work: _Work) -> Definition:
         """Computes the commit of a new job; gives its definition."""
-        entry.uid, entry.txn, entry.applied = work.creator.create(
-            entry.name, entry.check(self._mesh), entry.fresh
+        checked = entry.check(work.known)
+        entry.uid, entry.txn, entry.size_bytes, entry.applied = work.creator.create(
+            entry.name, entry.key, checked, entry.fresh
         )
         entry.fresh, entry.live = None, ("", ())
         if work.comparer is not None:
             shared, entry.applied = entry.applied, api.AppliedJob()
             entry.applied.CopyFrom(shared)
-        return entry.check(self._mesh).definition
+        return checked.definition
 
     def _change(self, entry: Entry, loaded: LoadedJob, work: _Work) -> Definition | None:
         """Computes what is to be written of a job; gives the definition that is new."""
@@ -238,6 +243,10 @@ class Applier:
             applied.changed_paths.extend(changed_paths(loaded.record.spec, after.record.spec))
         elif source and source != loaded.record.source:
             after, entry.txn = self._editor.touch(loaded, source)
+        if entry.txn is not None:
+            entry.size_bytes = sum(
+                len(op.key) + len(op.value) for op in entry.txn.then if isinstance(op, Put)
+            )
         message = full_message(
             after.name,
             after.record,
@@ -334,13 +343,11 @@ def _by_size(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
     some: list[Entry] = []
     size = 0
     for entry in entries:
-        assert entry.txn is not None, "only what is to be committed"
-        own = sum(len(op.key) + len(op.value) for op in entry.txn.then if isinstance(op, Put))
-        if some and size + own > _BATCH_BYTES:
+        if some and size + entry.size_bytes > _BATCH_BYTES:
             yield some
             some, size = [], 0
         some.append(entry)
-        size += own
+        size += entry.size_bytes
     if some:
         yield some
 

@@ -14,31 +14,32 @@ from sexton.v1 import scheduler_pb2 as api
 from sexton_coordinator.api import checks
 from sexton_coordinator.api.changes import note_timer
 from sexton_coordinator.api.checks import Name
-from sexton_coordinator.api.definitions import SPEC, Checked, check_spec, draw_uids
+from sexton_coordinator.api.definitions import SPEC, Checked, Uids, check_spec
 from sexton_coordinator.api.editing import first_record
-from sexton_coordinator.api.showing import full_message
+from sexton_coordinator.api.showing import complete, set_standing
 from sexton_coordinator.mesh import Mesh
 from sexton_coordinator.templates import Template
 from sexton_coordinator.writes import JobName
 from sexton_core.instants import MILLISECOND, Duration, Instant
 from sexton_records import keys
 from sexton_records.state import encode_state
-from sexton_runtime.kv.types import Put, Txn, absent
+from sexton_runtime.kv.types import Compare, Put, Target, Txn
 
 _SAME_NS: Final[Duration] = 200 * MILLISECOND
 """How long jobs are created at one instant: far less than the time that a commit may take."""
-_UIDS_AT_ONCE: Final = 50
-"""Drawn together: each draw asks the operating system."""
-_ALIKE: Final = 2
-"""Characters with which the uids of one request begin, 10 of 120 bits. So their states stand near
-each other: of a million jobs, each new one would otherwise have a page of the store to itself."""
+_make = tuple.__new__
+"""Makes a named tuple of what is known to be whole; its own constructor costs twice as much."""
 
 
 class Created(NamedTuple):
-    """A job that is to be created: its uid, its commit, and the answer but for name and uid."""
+    """A job that is to be created: its uid, its commit, and the answer but for name and uid.
+
+    size_bytes: of the keys and values that the commit writes.
+    """
 
     uid: str
     txn: Txn
+    size_bytes: int
     answer: api.AppliedJob
 
 
@@ -57,43 +58,47 @@ class _Kind(NamedTuple):
 class Creator:
     """Computes the commits of the new jobs of one request."""
 
-    def __init__(self, mesh: Mesh, source: str) -> None:
+    def __init__(self, mesh: Mesh, source: str, uids: Uids) -> None:
         self._mesh = mesh
         self._source = source
+        self._uids = uids
         self._now: Instant = 0
         self._kinds: dict[Template, _Kind] = {}
-        self._uids: list[str] = []
-        self._beginning = ""
 
-    def create(self, name: Name, checked: Checked, fresh: JobName | None) -> Created:
-        """Computes a job's commit; `fresh`: the incarnation that it was checked for.
+    def look_at_time(self) -> None:
+        """Goes on to a later instant where the last one has become too old; to be called often."""
+        now = self._mesh.now()
+        if not self._now <= now < self._now + _SAME_NS:
+            self._now = now
+            self._kinds.clear()
+
+    def create(self, name: Name, key: bytes, checked: Checked, fresh: JobName | None) -> Created:
+        """Computes a job's commit, at the instant that was looked at.
+
+        Args:
+            name: its name.
+            key: that of its definition.
+            checked: its definition.
+            fresh: the incarnation that it was checked for; None: any.
 
         Raises:
             InvalidArgument: no time is left that its schedules ask for.
 
         """
-        mesh = self._mesh
-        now = mesh.now()
-        if not self._now <= now < self._now + _SAME_NS:
-            self._now = now
-            self._kinds.clear()
-        job = fresh or mesh.jobs.name_of(name.namespace, name.job, self._new_uid())
-        if checked.template.shared:
-            kind = self._kinds.get(checked.template)
-            if kind is None:
-                kind = self._kinds[checked.template] = self._kind(job, checked)
-        else:
-            if fresh is None or any(each.max_runs for each in checked.spec.schedules):
+        uid = self._uids.take() if fresh is None else fresh.uid
+        template = checked.template
+        kind = self._kinds.get(template)
+        if kind is None:
+            job = fresh or self._mesh.jobs.name_of(name.namespace, name.job, uid)
+            if not template.shared and (
+                fresh is None or any(each.max_runs for each in checked.spec.schedules)
+            ):
                 # What was checked was another incarnation; and runs are counted from now on.
-                checked = check_spec(mesh.jobs, job, checked.spec, 1, self._now)
+                checked = check_spec(self._mesh.jobs, job, checked.spec, 1, self._now)
             kind = self._kind(job, checked)
-        return Created(job.uid, _txn(job, kind), kind.answer)
-
-    def _new_uid(self) -> str:
-        if not self._uids:
-            self._uids = draw_uids(self._mesh.randomness, _UIDS_AT_ONCE)
-            self._beginning = self._beginning or self._uids[0][:_ALIKE]
-        return self._beginning + self._uids.pop()[_ALIKE:]
+            if template.shared:
+                self._kinds[template] = kind
+        return self._created(name, key, uid, kind)
 
     def _kind(self, name: JobName, checked: Checked) -> _Kind:
         now = self._now
@@ -101,31 +106,39 @@ class Creator:
             record, change = first_record(name, checked, now)
         record.source = self._source
         note_timer(record, change.next_due)
-        message = full_message(name, record, change.state, checked.definition, revision=0, now=now)
-        for own in (record, message):
-            own.ClearField("uid")
-        message.ClearField("name")
+        record.ClearField("uid")
+        answer = api.AppliedJob(change=api.AppliedJob.CHANGE_CREATED)
+        message = answer.job
+        message.spec.CopyFrom(checked.spec)
+        set_standing(message, record, change.state, now)
+        complete(message, checked.definition, now)
         return _Kind(
-            record=record.SerializeToString(),
+            record=record.SerializeToString() + checked.template.stored(),
             state=encode_state(change.state, change.next_due),
             timer=change.next_due,
             not_after=change.not_after,
-            answer=api.AppliedJob(job=message, change=api.AppliedJob.CHANGE_CREATED),
+            answer=answer,
         )
 
+    def _created(self, name: Name, key: bytes, uid: str, kind: _Kind) -> Created:
+        """Returns a job's commit: messages that are put together are read as one.
 
-def _txn(name: JobName, kind: _Kind) -> Txn:
-    """Returns the commit of a job: messages that are put together are read as one.
-
-    A state begins with the fields, namespace and job, of which a timer's record is made.
-    """
-    job_key, state_key = name.job_key, name.state_key
-    record = records.JobRecord(uid=name.uid).SerializeToString() + kind.record
-    then = [Put(job_key, record), Put(state_key, name.timer_value + kind.state)]
-    if kind.timer is not None:
-        then.append(Put(keys.timer_key(name.shard, kind.timer, name.uid), name.timer_value))
-    return Txn(
-        compares=(absent(job_key), absent(state_key)),
-        then=tuple(then),
-        not_after_ns=kind.not_after,
-    )
+        A state begins with the fields, namespace and job, of which a timer's record is made.
+        """
+        shard = keys.shard_of(uid, self._mesh.coordinator_shards)
+        state_key = keys.state_key(shard, uid)
+        own = records.TimerRecord(namespace=name.namespace, job=name.job).SerializeToString()
+        record = records.JobRecord(uid=uid).SerializeToString() + kind.record
+        state = own + kind.state
+        then: tuple[Put, ...] = (_make(Put, (key, record)), _make(Put, (state_key, state)))
+        size_bytes = len(key) + len(record) + len(state_key) + len(state)
+        if kind.timer is not None:
+            timer_key = keys.timer_key(shard, kind.timer, uid)
+            then = (*then, _make(Put, (timer_key, own)))
+            size_bytes += len(timer_key) + len(own)
+        compares = (
+            _make(Compare, (key, Target.MOD_REVISION, 0)),
+            _make(Compare, (state_key, Target.MOD_REVISION, 0)),
+        )
+        txn = _make(Txn, (compares, then, (), 0, kind.not_after, False))
+        return _make(Created, (uid, txn, size_bytes, kind.answer))

@@ -94,6 +94,7 @@ class Editor:
         checked = check_spec(mesh.jobs, name, request.job.spec, 1, now)
         with refusing("spec."):
             record, change = first_record(name, checked, now)
+        record.spec.CopyFrom(checked.spec)
         record.last_request_id = mesh.randomness.token_hex(8)
         message = full_message(name, record, change.state, checked.definition, revision=0, now=now)
         if request.validate_only:
@@ -264,7 +265,7 @@ class Editor:
 
 
 def first_record(name: JobName, checked: Checked, now: Instant) -> tuple[records.JobRecord, Change]:
-    """Returns the record of a new job, and its first state.
+    """Returns the record of a new job but for its definition, and its first state.
 
     Raises:
         NeverFiresError: its schedules have no time after `now`.
@@ -280,7 +281,6 @@ def first_record(name: JobName, checked: Checked, now: Instant) -> tuple[records
     record = records.JobRecord(
         uid=name.uid,
         version=1,
-        spec=checked.spec,
         create_time_ns=now,
         update_time_ns=now,
         effective_time_ns=now,

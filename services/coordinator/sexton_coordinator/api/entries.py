@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from sexton.errors import InvalidArgument
@@ -13,7 +12,7 @@ from sexton.v1 import scheduler_pb2 as api
 from sexton.v1.job_pb2 import Job, JobSpec
 from sexton_coordinator.api import checks
 from sexton_coordinator.api.checks import Name
-from sexton_coordinator.api.definitions import Checked, check_spec, new_name, require_a_time
+from sexton_coordinator.api.definitions import Checked, Uids, check_spec, require_a_time
 from sexton_coordinator.api.refusals import Refusals
 from sexton_coordinator.jobs_store import get_all
 from sexton_coordinator.mesh import Mesh
@@ -36,56 +35,65 @@ _TIME_BYTES: Final = 14
 
 _NOTHING: Final = api.AppliedJob()
 """Stands for an answer that is not known yet, or not needed any more; never changed."""
+_NO_RUNS: Final[tuple[str, Sequence[Handle]]] = ("", ())
 
 
-@dataclass(slots=True, kw_only=True)
 class Entry:
-    """One job on its way."""
+    """One job on its way.
 
-    name: Name
-    key: bytes
-    spec: JobSpec
-    """As it was given."""
-    checked: Checked | None = None
-    """As it would be of a new job; None: so it stood there already, and was checked then."""
-    fresh: JobName | None = None
-    """The incarnation that it was checked for, until it is used; None: as it would be of any."""
-    txn: Txn | None = None
-    """What is to be committed; None: nothing."""
-    applied: api.AppliedJob = field(default_factory=lambda: _NOTHING)
-    """The answer. That about a new job is shared with others: name, uid and etag are left out."""
-    uid: str = ""
-    """Of a new job."""
-    etag: str = ""
-    """Once it is written."""
-    live: tuple[str, Sequence[Handle]] = ("", ())
-    """Of a job that stood there before: its uid, and the runs that its state names."""
+    spec: as it was given.
+    checked: as it would be of a new job; None: so it stood there already, and was checked then.
+    fresh: the incarnation that it was checked for, until it is used; None: as it would be of any.
+    txn: what is to be committed; None: nothing.
+    size_bytes: of the keys and values that the commit writes.
+    applied: the answer. That about a new job is shared with others: name, uid and etag are left
+        out.
+    uid: of a new job.
+    etag: once it is written.
+    live: of a job that stood there before: its uid, and the runs that its state names.
+    """
+
+    __slots__ = (
+        "applied",
+        "checked",
+        "etag",
+        "fresh",
+        "key",
+        "live",
+        "name",
+        "size_bytes",
+        "spec",
+        "txn",
+        "uid",
+    )
+
+    def __init__(self, name: Name, key: bytes, spec: JobSpec) -> None:
+        self.name: Final = name
+        self.key: Final = key
+        self.spec: Final = spec
+        self.checked: Checked | None = None
+        self.fresh: JobName | None = None
+        self.txn: Txn | None = None
+        self.size_bytes = 0
+        self.applied = _NOTHING
+        self.uid = ""
+        self.etag = ""
+        self.live: tuple[str, Sequence[Handle]] = _NO_RUNS
 
     @property
     def wanted(self) -> JobSpec:
         """Returns the definition with every default written out."""
         return self.spec if self.checked is None else self.checked.spec
 
-    def check(self, mesh: Mesh, shared: dict[Template, Checked] | None = None) -> Checked:
-        """Checks the definition, once; `shared`: what is known of those that others have too.
+    def check(self, known: Known) -> Checked:
+        """Checks the definition, once.
 
         Raises:
             InvalidArgument: it can't be used.
 
         """
-        if self.checked is not None:
-            return self.checked
-        template = None if shared is None else mesh.jobs.shared_template(self.spec, 1)
-        if shared is not None and template in shared:
-            self.checked = shared[template]
-            return self.checked
-        fresh = new_name(mesh.jobs, self.name, mesh.randomness)
-        self.checked = check_spec(mesh.jobs, fresh, self.spec, 1, mesh.now())
-        template = self.checked.template
-        if not template.shared:
-            self.fresh = fresh
-        elif shared is not None:
-            shared[template] = self.checked
+        if self.checked is None:
+            self.checked, self.fresh = known.check(self.name, self.spec)
         return self.checked
 
     def tell(self, answer: api.ApplyJobsResponse, room: int) -> int:
@@ -96,11 +104,42 @@ class Entry:
             applied.job.name, applied.job.uid = str(self.name), self.uid
         if self.etag:
             applied.job.etag = self.etag
-        self.applied, self.txn, self.live = _NOTHING, None, ("", ())
+        self.applied, self.txn, self.live = _NOTHING, None, _NO_RUNS
         return trim(applied, room)
 
 
-async def check_all(mesh: Mesh, request: api.ApplyJobsRequest) -> list[Entry]:
+class Known:
+    """What the definitions of one request come to, equal ones once; and the uids of its jobs."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        self.uids: Final = Uids(mesh.randomness)
+        self._mesh = mesh
+        self._shared: dict[Template, Checked] = {}
+
+    def check(self, name: Name, spec: JobSpec) -> tuple[Checked, JobName | None]:
+        """Checks the definition of a new job; gives with it the incarnation that it is of.
+
+        None: it is as it would be of any other.
+
+        Raises:
+            InvalidArgument: it can't be used.
+
+        """
+        reader = self._mesh.jobs
+        template = reader.shared_template(spec, 1)
+        checked = None if template is None else self._shared.get(template)
+        if checked is not None:
+            return checked, None
+        fresh = reader.name_of(name.namespace, name.job, self.uids.take())
+        checked = check_spec(reader, fresh, spec, 1, self._mesh.now())
+        if not checked.template.shared:
+            return checked, fresh
+        self.uids.give_back(fresh.uid)
+        self._shared[checked.template] = checked
+        return checked, None
+
+
+async def check_all(mesh: Mesh, request: api.ApplyJobsRequest, known: Known) -> list[Entry]:
     """Checks all jobs of a request, as it stands before anything is written.
 
     Raises:
@@ -109,8 +148,7 @@ async def check_all(mesh: Mesh, request: api.ApplyJobsRequest) -> list[Entry]:
     """
     refusals = Refusals("job", len(request.jobs))
     entries: list[Entry] = []
-    seen: set[Name] = set()
-    shared: dict[Template, Checked] = {}
+    seen: set[bytes] = set()
     look = True
     for first in range(0, len(request.jobs), _LOOKED_UP):
         part = [_entry_of(job, seen) for job in request.jobs[first : first + _LOOKED_UP]]
@@ -122,31 +160,32 @@ async def check_all(mesh: Mesh, request: api.ApplyJobsRequest) -> list[Entry]:
                 await asyncio.sleep(0)
             refused = entry if isinstance(entry, InvalidArgument) else None
             if isinstance(entry, Entry) and entry.key not in same:
-                refused = _refusal(mesh, entry, shared)
+                refused = _refusal(entry, known)
             if refused is not None:
                 refusals.add(f"jobs[{index}]", request.jobs[index].name, refused)
         entries += new
     refusals.refuse()
-    await _require_times(mesh, entries, refusals)
+    await _require_times(mesh, entries, known, refusals)
     return entries
 
 
-def _entry_of(job: Job, seen: set[Name]) -> Entry | InvalidArgument:
+def _entry_of(job: Job, seen: set[bytes]) -> Entry | InvalidArgument:
     """Returns what a job becomes on its way, or why its name can't be used."""
     try:
         name = checks.job_name("name", job.name)
     except InvalidArgument as error:
         return error
-    if name in seen:
+    key = keys.job_key(name.namespace, name.job)
+    if key in seen:
         return InvalidArgument("name", job.name, "each name once")
-    seen.add(name)
-    return Entry(name=name, key=keys.job_key(name.namespace, name.job), spec=job.spec)
+    seen.add(key)
+    return Entry(name, key, job.spec)
 
 
-def _refusal(mesh: Mesh, entry: Entry, shared: dict[Template, Checked]) -> InvalidArgument | None:
+def _refusal(entry: Entry, known: Known) -> InvalidArgument | None:
     """Returns why a definition can't be used; None: it can."""
     try:
-        entry.check(mesh, shared)
+        entry.check(known)
     except InvalidArgument as error:
         return error
     return None
@@ -162,7 +201,9 @@ async def _that_stand(mesh: Mesh, entries: Sequence[Entry]) -> set[bytes]:
     }
 
 
-async def _require_times(mesh: Mesh, entries: Sequence[Entry], refusals: Refusals) -> None:
+async def _require_times(
+    mesh: Mesh, entries: Sequence[Entry], known: Known, refusals: Refusals
+) -> None:
     """Refuses schedules that are over, unless they are those of jobs that stand there already."""
     now = mesh.now()
     over = [
@@ -178,7 +219,7 @@ async def _require_times(mesh: Mesh, entries: Sequence[Entry], refusals: Refusal
         if kv.create_revision and list(before) == list(entry.wanted.schedules):
             continue  # its times are over, and it may still be edited
         with refusals.collecting(f"jobs[{number}]", str(entry.name)):
-            require_a_time(entry.check(mesh).definition, now)
+            require_a_time(entry.check(known).definition, now)
     refusals.refuse()
 
 

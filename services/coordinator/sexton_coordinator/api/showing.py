@@ -17,7 +17,7 @@ from sexton_core.policy.state import Handle
 from sexton_core.schedules import JobSchedule, warnings_of
 from sexton_records import keys
 from sexton_records.state import decode_state
-from sexton_records.times import timestamp
+from sexton_records.times import set_time
 
 
 def resource_name(name: JobName) -> str:
@@ -45,17 +45,22 @@ def job_message(
         uid=name.uid,
         etag=str(revision) if revision else "",
         spec=record.spec,
-        version=record.version,
-        paused=record.paused,
-        pause_reason=record.pause_reason,
-        create_time=timestamp(record.create_time_ns),
-        update_time=timestamp(record.update_time_ns),
-        cursor_time=timestamp(state.cursor),
-        source=record.source,
     )
-    if state.armed is not None and state.armed > now:
-        message.next_time.CopyFrom(timestamp(state.armed))
+    set_standing(message, record, state, now)
     return message
+
+
+def set_standing(message: pb.Job, record: records.JobRecord, state: JobState, now: Instant) -> None:
+    """Sets what a job's record and state tell besides its names and its definition."""
+    message.version = record.version
+    message.paused = record.paused
+    message.pause_reason = record.pause_reason
+    set_time(message.create_time, record.create_time_ns)
+    set_time(message.update_time, record.update_time_ns)
+    set_time(message.cursor_time, state.cursor)
+    message.source = record.source
+    if state.armed is not None and state.armed > now:
+        set_time(message.next_time, state.armed)
 
 
 def full_message(
@@ -69,9 +74,14 @@ def full_message(
 ) -> pb.Job:
     """Returns a job as answers to changes show it, but for `live_runs`."""
     message = job_message(name, record, revision, state, now)
+    complete(message, definition, now)
+    return message
+
+
+def complete(message: pb.Job, definition: Definition, now: Instant) -> None:
+    """Adds what has to be computed of a definition, once `set_standing` has told what it can."""
     set_next_time(message, definition, now)
     message.warnings.extend(warnings(definition, now))
-    return message
 
 
 def set_next_time(message: pb.Job, definition: Definition, now: Instant) -> None:
@@ -82,7 +92,7 @@ def set_next_time(message: pb.Job, definition: Definition, now: Instant) -> None
     if not message.HasField("next_time") and definition.schedule is not None:
         following = definition.schedule.next_after(now)
         if following is not None:
-            message.next_time.CopyFrom(timestamp(following))
+            set_time(message.next_time, following)
 
 
 class Viewer:
@@ -137,9 +147,10 @@ class Viewer:
             except CoreError as error:
                 message.warnings.append(f"this version of the software can't use it: {error}")
             else:
-                set_next_time(message, definition, now)
                 if full:
-                    message.warnings.extend(warnings(definition, now))
+                    complete(message, definition, now)
+                else:
+                    set_next_time(message, definition, now)
         if not full:
             message.spec.ClearField("task")
         return message, decoded
