@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from google.protobuf.field_mask_pb2 import FieldMask
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from sexton import _messages as messages
 from sexton._job_questions_api import AsyncJobQuestions, JobRef, SpecLike, message_of
@@ -26,6 +27,8 @@ _PART: Final = 500
 """Jobs of one call, where somebody watches how it goes on."""
 _PART_BYTES: Final = 2 * 1024 * 1024
 """Of one call; it takes 3 MiB at most."""
+_NAME_BYTES: Final = 100
+"""Of a job beside its definition and the name that was given: `namespaces/{namespace}/jobs/`."""
 
 
 class AsyncJobs(AsyncJobQuestions):
@@ -218,42 +221,50 @@ class AsyncJobs(AsyncJobQuestions):
         Raises:
             InvalidArgument: one of them can't be used; nothing is written.
         """
-        # Many jobs may be given one and the same definition, which is turned into a message once.
-        distinct = {id(spec): spec for spec in jobs.values()}
-        shared = {key: message_of(spec) for key, spec in distinct.items()}
-        sent = [
-            job_pb2.Job(name=self._name(name), spec=shared[id(spec)]) for name, spec in jobs.items()
-        ]
-        parts = split(sent, _PART if on_progress is not None else len(sent) or 1)
-        request = scheduler_pb2.ApplyJobsRequest(source=text("source", source))
+        parts = self._parts(jobs, source, _PART if on_progress is not None else len(jobs) or 1)
         first_read = None
         for part in parts if len(parts) > 1 and not dry_run else ():
-            checked = _part(request, part, validate_only=True)
-            answer = await self._call("ApplyJobs", checked, timeout_s=timeout_s)
+            part.validate_only = True
+            answer = await self._call("ApplyJobs", part, timeout_s=timeout_s)
             first_read = first_read or answer.read_time
         applied: list[Applied] = []
-        specs: messages.Specs = {}
+        alike: messages.Alike = {}
         for part in parts:
-            written = _part(request, part, validate_only=dry_run)
+            part.validate_only = dry_run
             if prune and part is parts[-1]:
-                written.prune = True
-                written.prune_namespaces.extend(
-                    prune_namespaces or sorted({parts_of(job.name)[0] for job in sent})
-                )
-                written.prune_keep.extend(
-                    job.name for other in parts if other is not part for job in other
-                )
-                if first_read is not None:
-                    written.prune_read_time.CopyFrom(first_read)
-            answer = await self._call("ApplyJobs", written, timeout_s=timeout_s)
-            for job, each in zip(part, answer.jobs, strict=False):  # what was pruned comes after
+                _ask_to_prune(parts, prune_namespaces, first_read)
+            answer = await self._call("ApplyJobs", part, timeout_s=timeout_s)
+            for job, each in zip(part.jobs, answer.jobs, strict=False):  # the pruned come after
                 if not each.job.spec.task.WhichOneof("kind"):
                     # A long answer leaves out what was sent.
                     each.job.spec.CopyFrom(job.spec)
-            applied += [messages.applied_of(each, specs) for each in answer.jobs]
+            applied += [messages.applied_of(each, alike) for each in answer.jobs]
             if on_progress is not None:
-                on_progress(min(len(applied), len(sent)), len(sent))
+                on_progress(min(len(applied), len(jobs)), len(jobs))
         return tuple(applied)
+
+    def _parts(
+        self, jobs: Mapping[str, SpecLike], source: str, most: int
+    ) -> Sequence[scheduler_pb2.ApplyJobsRequest]:
+        """Gives the calls that apply jobs, at most so many with each; always at least one."""
+        parts = [scheduler_pb2.ApplyJobsRequest(source=text("source", source))]
+        # Many jobs may be given one and the same definition, which is turned into a message once.
+        specs: dict[int, tuple[job_pb2.JobSpec, int]] = {}
+        size = 0
+        for name, given in jobs.items():
+            spec = specs.get(id(given))
+            if spec is None:
+                message = message_of(given)
+                spec = specs[id(given)] = message, message.ByteSize()
+            full_name, job_size = self._name(name), spec[1] + len(name) + _NAME_BYTES
+            part = parts[-1]
+            if part.jobs and (size + job_size > _PART_BYTES or len(part.jobs) >= most):
+                part = scheduler_pb2.ApplyJobsRequest(source=source)
+                parts.append(part)
+                size = 0
+            part.jobs.add(name=full_name, spec=spec[0])
+            size += job_size
+        return parts
 
     async def delete(self, job: JobRef, *, timeout_s: float | None = None) -> None:
         """Deletes a job: waiting runs end at once, running ones are asked to.
@@ -346,20 +357,6 @@ class AsyncJobs(AsyncJobQuestions):
         return messages.explanation_of(answer)
 
 
-def split(jobs: Sequence[job_pb2.Job], most: int) -> Sequence[Sequence[job_pb2.Job]]:
-    """Splits jobs into parts of one call each; always at least one part."""
-    parts: list[list[job_pb2.Job]] = [[]]
-    size = 0
-    for job in jobs:
-        job_size = job.ByteSize()
-        if parts[-1] and (size + job_size > _PART_BYTES or len(parts[-1]) >= most):
-            parts.append([])
-            size = 0
-        parts[-1].append(job)
-        size += job_size
-    return parts
-
-
 def _of_names(
     whole: scheduler_pb2.ListJobsRequest, names: Iterable[JobRef], namespace: str
 ) -> Sequence[scheduler_pb2.ListJobsRequest]:
@@ -384,9 +381,17 @@ def _of_names(
     return parts
 
 
-def _part(
-    whole: scheduler_pb2.ApplyJobsRequest, jobs: Sequence[job_pb2.Job], *, validate_only: bool
-) -> scheduler_pb2.ApplyJobsRequest:
-    return scheduler_pb2.ApplyJobsRequest(
-        jobs=jobs, source=whole.source, validate_only=validate_only
+def _ask_to_prune(
+    parts: Sequence[scheduler_pb2.ApplyJobsRequest],
+    namespaces: Sequence[str],
+    first_read: Timestamp | None,
+) -> None:
+    """Lets the last of the calls prune what is in none of them."""
+    last = parts[-1]
+    last.prune = True
+    last.prune_namespaces.extend(
+        namespaces or sorted({parts_of(job.name)[0] for part in parts for job in part.jobs})
     )
+    last.prune_keep.extend(job.name for part in parts if part is not last for job in part.jobs)
+    if first_read is not None:
+        last.prune_read_time.CopyFrom(first_read)

@@ -22,6 +22,8 @@ _ROLES: Final = EnumWords(scheduler_pb2.Member.Role, "ROLE_")
 
 Specs: TypeAlias = dict[bytes, jobs.JobSpec]
 """Definitions by their serialised messages: of an answer many jobs of which have the same one."""
+Alike: TypeAlias = dict[bytes, tuple[dict[str, Any], dict[str, Any]]]
+"""What several jobs of one apply are told alike, by its serialised message."""
 
 
 def job_of(message: job_pb2.Job, specs: Specs | None = None) -> jobs.Job:
@@ -30,38 +32,62 @@ def job_of(message: job_pb2.Job, specs: Specs | None = None) -> jobs.Job:
     Definitions that stand in `specs` are shared, others are added to it.
     """
     namespace, name = parts_of(message.name)
+    told = _told_of(message, specs)
+    return jobs.Job(namespace=namespace, name=name, uid=message.uid, etag=message.etag, **told)
+
+
+def _told_of(message: job_pb2.Job, specs: Specs | None) -> dict[str, Any]:
+    """Gives the fields of a job but for its name, uid and etag."""
     whole = message.HasField("spec") and message.spec.task.WhichOneof("kind") is not None
-    return jobs.Job(
-        namespace=namespace,
-        name=name,
-        uid=message.uid,
-        etag=message.etag,
-        spec=_spec_of(message.spec, specs) if whole else None,
-        version=message.version,
-        paused=message.paused,
-        pause_reason=message.pause_reason,
-        create_time=time_of(message, "create_time"),
-        update_time=time_of(message, "update_time"),
-        next_time=time_of(message, "next_time"),
-        cursor_time=time_of(message, "cursor_time"),
-        live_runs=tuple(name.rpartition("/")[2] for name in message.live_runs),
-        warnings=tuple(message.warnings),
-        source=message.source,
-        notices=tuple(message.notices),
-    )
+    return {
+        "spec": _spec_of(message.spec, specs) if whole else None,
+        "version": message.version,
+        "paused": message.paused,
+        "pause_reason": message.pause_reason,
+        "create_time": time_of(message, "create_time"),
+        "update_time": time_of(message, "update_time"),
+        "next_time": time_of(message, "next_time"),
+        "cursor_time": time_of(message, "cursor_time"),
+        "live_runs": tuple(name.rpartition("/")[2] for name in message.live_runs),
+        "warnings": tuple(message.warnings),
+        "source": message.source,
+        "notices": tuple(message.notices),
+    }
 
 
-def applied_of(message: scheduler_pb2.AppliedJob, specs: Specs | None = None) -> jobs.Applied:
-    """Gives what became of one job of an apply; `specs` as for `job_of`."""
+def applied_of(message: scheduler_pb2.AppliedJob, alike: Alike) -> jobs.Applied:
+    """Gives what became of one job of an apply, and takes the message apart.
+
+    What is told of new jobs with one definition is the same but for their name, uid and etag; it is
+    read once, and kept in `alike`.
+    """
+    job = message.job
+    name, uid, etag = job.name, job.uid, job.etag
+    job.ClearField("name")
+    job.ClearField("uid")
+    job.ClearField("etag")
+    key = message.SerializeToString()
+    known = alike.get(key)
+    if known is None:
+        known = alike[key] = _alike_of(message)
+    namespace, short = parts_of(name)
+    of_all, rest = known
     return jobs.Applied(
-        job=job_of(message.job, specs),
-        change=_CHANGES.word(jobs.Change, message.change),
-        changed=tuple(message.changed_paths),
-        gained=message.gained,
-        lost=message.lost,
-        gained_times=tuple(datetime_of(each) for each in message.gained_times),
-        lost_times=tuple(datetime_of(each) for each in message.lost_times),
+        job=jobs.Job(namespace=namespace, name=short, uid=uid, etag=etag, **of_all), **rest
     )
+
+
+def _alike_of(message: scheduler_pb2.AppliedJob) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Gives the fields of a job but for name, uid and etag, and those of what became of it."""
+    rest = {
+        "change": _CHANGES.word(jobs.Change, message.change),
+        "changed": tuple(message.changed_paths),
+        "gained": message.gained,
+        "lost": message.lost,
+        "gained_times": tuple(datetime_of(each) for each in message.gained_times),
+        "lost_times": tuple(datetime_of(each) for each in message.lost_times),
+    }
+    return _told_of(message.job, None), rest
 
 
 def triggered_of(message: scheduler_pb2.TriggerJobResponse) -> jobs.Triggered:

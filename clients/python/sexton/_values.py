@@ -15,7 +15,9 @@ from sexton.errors import InvalidArgument, Unimplemented
 
 Word = TypeVar("Word", bound=StrEnum)
 
-_ID: Final = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
+_ID_TEXT: Final = "[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_ID: Final = re.compile(_ID_TEXT)
+_FULL_JOB: Final = re.compile(f"{_ID_TEXT}/{_ID_TEXT}")
 _ID_RULE: Final = "1 to 63 of a-z, 0-9 and -, with a letter first and no - at the end"
 _LARGEST_INT32: Final = 2**31 - 1
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -85,6 +87,10 @@ def job_name(reference: str, namespace: str) -> str:
     Raises:
         InvalidArgument: it is something else.
     """
+    # One look at what almost all are; what is wrong with the others is found part by part.
+    whole = f"{namespace}/{reference}"
+    if isinstance(reference, str) and "/" not in reference and _FULL_JOB.fullmatch(whole):
+        return f"namespaces/{namespace}/jobs/{reference}"
     parts = text("job", reference).split("/")
     if len(parts) > 2:
         raise InvalidArgument("job", reference, "JOB or NAMESPACE/JOB")
