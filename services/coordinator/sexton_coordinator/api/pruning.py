@@ -8,7 +8,7 @@ keeps it. The delete compares what was judged.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -39,7 +39,8 @@ class Wanted(NamedTuple):
 
     source: str
     namespaces: tuple[str, ...]
-    keep: Collection[Name]
+    keep: Collection[bytes]
+    """The keys of the definitions that stay."""
     read_time: Instant
     most: int
 
@@ -60,17 +61,34 @@ class Pruner:
         """
         found: list[KeyValue] = []
         for namespace in wanted.namespaces:
-            prefix, token = keys.namespace_prefix(namespace), b""
-            while True:
-                page = await self._mesh.store.scan(prefix, prefix_end(prefix), page_token=token)
-                found += [kv for kv in page.kvs if _is_to_go(wanted, kv)]
+            async for others in self._others(namespace, wanted.keep):
+                found += [kv for kv in others if _is_to_go(wanted, kv)]
                 if len(found) > wanted.most:
                     raise TooLarge("jobs to be pruned", len(found), wanted.most, "jobs")
-                token = page.next_token
-                if not token:
-                    break
-                await asyncio.sleep(0)
         return found
+
+    async def _others(
+        self, namespace: str, keep: Collection[bytes]
+    ) -> AsyncIterator[Sequence[KeyValue]]:
+        """Yields the definitions of a namespace but for those that stay, page by page.
+
+        Of those that stay only the keys are read, unless they are few among the others: then a page
+        as it is costs less than reading most of it key by key.
+        """
+        store = self._mesh.store
+        prefix = keys.namespace_prefix(namespace)
+        start, keys_only = prefix, True
+        while True:
+            page = await store.scan(start, prefix_end(prefix), keys_only=keys_only)
+            others = [kv for kv in page.kvs if kv.key not in keep]
+            if keys_only:
+                yield await get_all(store, [kv.key for kv in others])
+            else:
+                yield others
+            if not page.next_token:
+                return
+            start, keys_only = page.kvs[-1].key + b"\0", 2 * len(others) <= len(page.kvs)
+            await asyncio.sleep(0)
 
     async def prune(
         self, wanted: Wanted, found: Sequence[KeyValue], comparer: Comparer | None
@@ -145,7 +163,7 @@ class Pruner:
 
 
 def wanted_of(request: api.ApplyJobsRequest, names: Collection[Name], now: Instant) -> Wanted:
-    """Checks what a request says about pruning.
+    """Checks what a request, whose jobs have these names, says about pruning.
 
     Raises:
         InvalidArgument: it names no source or no namespace, or a field can't be used.
@@ -166,21 +184,17 @@ def wanted_of(request: api.ApplyJobsRequest, names: Collection[Name], now: Insta
     return Wanted(
         source=request.source,
         namespaces=tuple(sorted(namespaces)),
-        keep={*names, *kept},
+        keep={keys.job_key(name.namespace, name.job) for name in (*names, *kept)},
         read_time=read_time,
         most=MAX_PRUNED - len(names) // 2,
     )
 
 
 def _is_to_go(wanted: Wanted, kv: KeyValue) -> bool:
-    if wanted.source.encode() not in kv.value:
+    if kv.key in wanted.keep or wanted.source.encode() not in kv.value:
         return False  # of a million others' jobs no record is decoded
     record = records.JobRecord.FromString(kv.value)
-    return (
-        record.source == wanted.source
-        and record.update_time_ns <= wanted.read_time
-        and Name(*keys.parse_job_key(kv.key)) not in wanted.keep
-    )
+    return record.source == wanted.source and record.update_time_ns <= wanted.read_time
 
 
 def _parts(found: Sequence[KeyValue]) -> Iterator[Sequence[KeyValue]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,10 @@ from sexton.errors import InvalidArgument, NotFound, TooLarge
 from sexton.v1 import job_pb2
 from sexton.v1 import scheduler_pb2 as api
 from sexton_coordinator.api import comparing, pruning
+from sexton_coordinator.api.checks import Name
 from sexton_records.times import instant_of, timestamp
+from sexton_runtime.kv.client import StoreClient
+from sexton_runtime.kv.types import Page, Snapshot
 
 NONE = api.AppliedJob.CHANGE_NONE
 CREATED = api.AppliedJob.CHANGE_CREATED
@@ -63,6 +67,46 @@ def test_only_what_its_source_has_left_goes() -> None:
         assert await names(world) == ["a", "by-hand", "made", "moved", "of-b", "elsewhere"]
         again = await apply(world, job("a"), prune=True)
         assert changes(again) == {"a": NONE}
+
+    story(scenario)
+
+
+class ReadStore:
+    """A store that notes which definitions it has shown."""
+
+    def __init__(self, store: StoreClient) -> None:
+        self._store = store
+        self.shown: list[str] = []
+
+    async def scan(self, *args: Any, **kwargs: Any) -> Page:
+        return self._note(await self._store.scan(*args, **kwargs, limit=4))
+
+    async def get(self, *args: Any, **kwargs: Any) -> Snapshot:
+        return self._note(await self._store.get(*args, **kwargs))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def _note(self, read: Any) -> Any:
+        self.shown += [kv.key.decode().rpartition("/")[2] for kv in read.kvs if kv.value]
+        return read
+
+
+def test_of_the_jobs_that_stay_only_the_keys_are_read() -> None:
+    async def scenario(world: World) -> None:
+        await apply(world, *(job(f"j{number:02}") for number in range(20)))
+        store = ReadStore(world.store)
+        pruner = pruning.Pruner(SimpleNamespace(store=store), None)  # type: ignore[arg-type]
+        kept = [f"j{number:02}" for number in range(20) if number not in (3, 8, 17)]
+        request = api.ApplyJobsRequest(source="a.yaml", prune_namespaces=["default"])
+        wanted = pruning.wanted_of(request, [Name("default", name) for name in kept], 2**62)
+        found = await pruner.find(wanted)
+        assert [kv.key.decode()[-3:] for kv in found] == ["j03", "j08", "j17"]
+        assert store.shown == ["j03", "j08", "j17"]
+        few = wanted._replace(keep={b"jobs/default/j00", b"jobs/default/j19"})
+        store.shown.clear()
+        assert len(await pruner.find(few)) == 18
+        assert sorted(store.shown) == [f"j{number:02}" for number in range(1, 20)]
 
     story(scenario)
 
