@@ -20,6 +20,7 @@ from sexton_coordinator.api.showing import complete, set_standing
 from sexton_coordinator.mesh import Mesh
 from sexton_coordinator.templates import Template
 from sexton_coordinator.writes import JobName
+from sexton_core.ids import UID_ENTROPY_BYTES, make_uid
 from sexton_core.instants import MILLISECOND, Duration, Instant
 from sexton_records import keys
 from sexton_records.state import encode_state
@@ -27,6 +28,9 @@ from sexton_runtime.kv.types import Compare, Put, Target, Txn
 
 _SAME_NS: Final[Duration] = 200 * MILLISECOND
 """How long jobs are created at one instant: far less than the time that a commit may take."""
+_UID: Final = make_uid(bytes(UID_ENTROPY_BYTES))
+_UID_HEAD: Final = records.JobRecord(uid=_UID).SerializeToString().removesuffix(_UID.encode())
+"""What stands before the uid where a job's record begins with it: uids are all equally long."""
 _make = tuple.__new__
 """Makes a named tuple of what is known to be whole; its own constructor costs twice as much."""
 
@@ -51,6 +55,8 @@ class _Kind(NamedTuple):
     state: bytes
     """The state of a job, but for its name."""
     timer: Instant | None
+    timer_stems: dict[int, bytes]
+    """Of each shard, the key of a job's timer but for its uid."""
     not_after: Instant
     answer: api.AppliedJob
 
@@ -116,6 +122,7 @@ class Creator:
             record=record.SerializeToString() + checked.template.stored(),
             state=encode_state(change.state, change.next_due),
             timer=change.next_due,
+            timer_stems={},
             not_after=change.not_after,
             answer=answer,
         )
@@ -128,12 +135,16 @@ class Creator:
         shard = keys.shard_of(uid, self._mesh.coordinator_shards)
         state_key = keys.state_key(shard, uid)
         own = records.TimerRecord(namespace=name.namespace, job=name.job).SerializeToString()
-        record = records.JobRecord(uid=uid).SerializeToString() + kind.record
+        raw_uid = uid.encode()
+        record = _UID_HEAD + raw_uid + kind.record
         state = own + kind.state
         then: tuple[Put, ...] = (_make(Put, (key, record)), _make(Put, (state_key, state)))
         size_bytes = len(key) + len(record) + len(state_key) + len(state)
         if kind.timer is not None:
-            timer_key = keys.timer_key(shard, kind.timer, uid)
+            stem = kind.timer_stems.get(shard)
+            if stem is None:
+                stem = kind.timer_stems[shard] = keys.timer_key(shard, kind.timer, "")
+            timer_key = stem + raw_uid
             then = (*then, _make(Put, (timer_key, own)))
             size_bytes += len(timer_key) + len(own)
         compares = (
