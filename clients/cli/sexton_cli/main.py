@@ -16,7 +16,7 @@ from typer.exceptions import Abort, Exit, TyperException
 
 from sexton_cli import commands
 from sexton_cli.errors import CliError
-from sexton_cli.output import print_line, visible
+from sexton_cli.output import fall_silent, print_line, visible
 
 _INTERRUPTED = 130
 """128 + SIGINT, as shells have it."""
@@ -67,24 +67,20 @@ def run(arguments: list[str]) -> int:
     except (Abort, KeyboardInterrupt):
         return _INTERRUPTED
     except BrokenPipeError:
-        return _fall_silent()
+        fall_silent()
+        return 0
     except SystemExit as ended:
         # What Typer makes of a reader that goes away in the middle of a long output.
         if not isinstance(ended.__context__, BrokenPipeError):
             raise
-        return _fall_silent()
+        fall_silent()
+        return 0
     except Exception as error:
         if os.environ.get("SEXTON_DEBUG"):
             raise
         name = type(error).__name__
         return _fail(f"internal error, {name}: {error}; SEXTON_DEBUG=1 shows where", 1)
     return code if isinstance(code, int) else 0
-
-
-def _fall_silent() -> int:
-    """The reader has gone (`| head`): nothing may be written at exit any more."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
 
 
 def _show_version(asked: bool) -> None:  # noqa: FBT001 - the parser calls it

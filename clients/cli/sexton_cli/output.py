@@ -1,12 +1,17 @@
 """Results on stdout: aligned tables for people, JSON and YAML for programs, names for the shell."""
 
 import json
+import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
+
+READER_GONE: Final = 141
+"""128 + SIGPIPE, as shells have it: the exit code of a judgement that nobody has read whole."""
 
 
 class Format(StrEnum):
@@ -28,6 +33,28 @@ class ListFormat(StrEnum):
     JSON = "json"
     YAML = "yaml"
     NAME = "name"
+
+
+@contextmanager
+def judgement(code: int) -> Iterator[None]:
+    """Prints what stands below it to the end, and ends the command with `code` if that is not 0.
+
+    Where the reader goes away before the end (`| head -1`), a judgement that is no failure has not
+    been told: the command ends with `READER_GONE`. Commands that judge nothing end with 0 then.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        fall_silent()
+        raise typer.Exit(code or READER_GONE) from None
+    if code:
+        raise typer.Exit(code)
+
+
+def fall_silent() -> None:
+    """Writes to nobody from here on: the reader has gone, and at exit what is left is flushed."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_line(text: str = "") -> None:

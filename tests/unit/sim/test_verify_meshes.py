@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sexton_cli import main
 from sexton_sim.mesh.plan import MeshFaults, MeshPlan
 from sexton_sim.mesh.world import run
 from sexton_sim.verify import verify
@@ -46,6 +48,21 @@ def test_a_whole_history_holds(lines: list[Line], written: Any) -> None:
     assert verdict.ok, str(verdict)
     rules = {"S3", "S4", "S5", "S6", "S7", "S8", "S9", "S10", "S11", "S13", "S15", "S21", "L3"}
     assert rules <= {it.rule for it in verdict.by_rule() if it.result == "holds"}
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_a_verdict_that_nobody_reads_is_no_success(
+    lines: list[Line], written: Any, output: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits_only = [lines[index] for index in commits(lines)][:20]
+    path = written(commits_only)
+    assert main.run(["verify", str(path), "-o", output]) == 0
+    ours, theirs = os.pipe()
+    os.close(ours)
+    with os.fdopen(theirs, "w") as stdout:
+        monkeypatch.setattr("sys.stdout", stdout)
+        assert main.run(["verify", str(path), "-o", output]) == 141
+        monkeypatch.undo()
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.6, 0.9])

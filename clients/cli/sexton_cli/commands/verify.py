@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sexton_cli.errors import NotFound, UsageError
-from sexton_cli.output import Format, Output, print_data, print_line, print_table
+from sexton_cli.output import Format, Output, judgement, print_data, print_line, print_table
 
 if TYPE_CHECKING:
     from sexton_sim.check.verdict import Verdict
@@ -38,7 +38,8 @@ def verify(
     """Hold the history of a mesh against what it promises.
 
     Ends with 0 where all that can be judged holds, with 1 where something does not, and with 2
-    where a file is no history. What the history can't tell is listed as inconclusive.
+    where a file is no history. What the history can't tell is listed as inconclusive. Where all
+    holds, but the reader goes away before the end, it ends with 141.
     """
     from sexton_sim.sources import Sources, UnreadableError  # noqa: PLC0415 - heavy
     from sexton_sim.verify import judge  # noqa: PLC0415
@@ -56,10 +57,9 @@ def verify(
         raise UsageError(f"{error.filename}: {error.strerror}") from None
     took_s = time.monotonic() - began
     result = {**verdict.to_dict(), "commits": sources.commits, "took_s": round(took_s, 3)}
-    if not print_data(result, Format.JSON if json else output):
-        _print(verdict, sources.commits, took_s)
-    if not verdict.ok:
-        raise typer.Exit(VIOLATED)
+    with judgement(0 if verdict.ok else VIOLATED):
+        if not print_data(result, Format.JSON if json else output):
+            _print(verdict, sources.commits, took_s)
 
 
 def _print(verdict: Verdict, commits: int, took_s: float) -> None:
