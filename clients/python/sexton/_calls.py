@@ -84,13 +84,16 @@ class Calls:
         self._replicas = _Replicas(settings.addresses)
         # The system's: two processes forked from one would make the same ids from a state.
         self._randomness = randomness or random.SystemRandom()
+        self._closed = False
 
     async def unary(self, call: Call, *, idempotent: bool, timeout_s: float | None = None) -> Any:
         """Makes a call with one answer.
 
         Raises:
+            RuntimeError: the client has been closed.
             SextonError: what the server raised; or, once the time is up, why none answered.
         """
+        self._check_open()
         whole_s = self._settings.timeout_s if timeout_s is None else timeout_s
         if self._history is None:
             return await self._repeated(call, whole_s, _Fate(), idempotent=idempotent)
@@ -124,7 +127,7 @@ class Calls:
                 )
             except errors.SextonError as error:
                 fate.open = fate.open or _leaves_open(error)
-                if not _worth_another(error, idempotent=idempotent):
+                if self._closed or not _worth_another(error, idempotent=idempotent):
                     raise
                 self._replicas.skip(address)
                 pause_s = patience.pause_s(self._wire.monotonic_s())
@@ -138,8 +141,10 @@ class Calls:
         """Makes a call with a stream of answers, once; after a failure another replica is next.
 
         Raises:
+            RuntimeError: the client has been closed.
             SextonError: what the server raised, or how the stream broke.
         """
+        self._check_open()
         address = self._replicas.address()
         answered = False
         try:
@@ -173,10 +178,16 @@ class Calls:
         return self._wire
 
     async def close(self) -> None:
-        """Closes all connections. Idempotent."""
+        """Closes all connections; no further call can be made. Idempotent."""
+        self._closed = True
         await self._wire.close()
         if self._history is not None:
             self._history.close()
+
+    def _check_open(self) -> None:
+        # Else it would silently open connections that nobody closes.
+        if self._closed:
+            raise RuntimeError("this client has been closed: make another one")
 
     def _patience(self, whole_s: float) -> _Patience:
         now_s = self._wire.monotonic_s()

@@ -138,7 +138,7 @@ class AsyncClient:
         return await self.mesh.members(timeout_s=timeout_s)
 
     async def close(self) -> None:
-        """Closes all connections. Idempotent."""
+        """Closes all connections; a call after that raises RuntimeError. Idempotent."""
         await self._connection.calls.close()
 
     async def __aenter__(self) -> Self:
@@ -326,7 +326,7 @@ class Client:
         return self.mesh.members(timeout_s=timeout_s)
 
     def close(self) -> None:
-        """Closes all connections. Idempotent."""
+        """Closes all connections; a call after that raises RuntimeError. Idempotent."""
         drive(self._connection.calls.close())
 
     def __enter__(self) -> Self:

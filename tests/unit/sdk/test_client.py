@@ -213,6 +213,21 @@ def test_a_watch_goes_on_over_a_broken_stream_and_shows_each_change_once(client,
     assert api.calls.count("WatchRuns") == 3
 
 
+def test_a_client_that_was_closed_says_so_and_opens_nothing(address, api):
+    client = sexton.Client(address)
+    client.jobs.get("nightly")
+    client.close()
+    client.close()
+    asked = len(api.calls)
+    for call in (
+        lambda: client.jobs.get("nightly"),
+        lambda: next(client.runs.watch(f"nightly/{ENDED_RUN}")),
+    ):
+        with pytest.raises(RuntimeError, match="this client has been closed"):
+            call()
+    assert len(api.calls) == asked
+
+
 def test_an_interrupt_at_the_begin_of_a_stream_leaves_nothing_to_wait_for(address, monkeypatch):
     def interrupted(_):
         raise KeyboardInterrupt
