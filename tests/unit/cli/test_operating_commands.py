@@ -121,6 +121,25 @@ def test_a_version_that_is_not_kept_is_named_with_those_that_are(sexton):
     assert (code, err) == (3, "sexton: default/nightly: version 7 is not kept: 1 are\n")
 
 
+def test_a_job_with_one_version_has_nothing_to_compare_and_it_is_said(sexton):
+    code, out, err = sexton("jobs", "diff", "nightly")
+    assert (code, out, err) == (
+        0,
+        "default/nightly: version 1 is the first: no other before it\n",
+        "",
+    )
+
+
+@pytest.mark.parametrize("flags", [(), ("--dry-run",)])
+def test_a_run_that_is_no_dead_letter_is_not_purged_and_it_is_said(sexton, flags):
+    code, _, err = sexton("dead", "purge", "nightly/none", *flags)
+    assert (code, err.split(":")[1]) == (3, " the run is not on the list")
+    code, out, err = sexton("dead", "purge", "nightly/none", DEAD, *flags)
+    assert (code, out.split()[0]) == (3, "1")
+    assert "1 of the 2 runs are not on the list" in err
+    assert sexton("dead", "purge", "--job", "nightly", *flags)[0] == 0
+
+
 def test_a_backfill_is_waited_for(sexton):
     command = ("jobs", "backfill", "nightly", "--from", "2026-11-26", "--to", "2026-11-28")
     code, out, err = sexton(*command, "--wait")

@@ -18,7 +18,7 @@ from sexton_cli.commands._mesh_options import (
     some_runs,
     target_of,
 )
-from sexton_cli.errors import Refused, UsageError
+from sexton_cli.errors import NotFound, Refused, UsageError
 from sexton_cli.output import ListFormat, print_line
 
 if TYPE_CHECKING:
@@ -118,15 +118,24 @@ def purge(  # noqa: PLR0917 - each is an option
     api: Api = None,
     namespace: Namespace = None,
 ) -> None:
-    """Take dead letters off the list; the runs stay in the history."""
+    """Take dead letters off the list; the runs stay in the history.
+
+    Ends with 3 where a run that is named is not on the list.
+    """
     from sexton_cli.online import session  # noqa: PLC0415 - heavy
 
     which = _chosen(runs, job, fingerprint, after, before, everything=everything)
     with session.connected(target_of(api, namespace)) as client:
         if everything:
             which["namespace"] = client.namespace
+        named = {run if run.count("/") > 1 else f"{client.namespace}/{run}" for run in runs or ()}
         purged = client.dead.purge(dry_run=dry_run, **which)
     print_line(f"{purged} {'to be taken' if dry_run else 'taken'} off the list")
+    # Other words may leave out some of the runs on purpose.
+    if purged < len(named) and set(which) == {"runs"}:
+        absent = f"{len(named) - purged} of the {len(named)} runs are"
+        those = "the run is" if len(named) == 1 else absent
+        raise NotFound(f"{those} not on the list: not there, not a dead letter, or off it before")
 
 
 def _chosen(

@@ -21,7 +21,7 @@ from sexton_cli.commands._mesh_options import (
     target_of,
 )
 from sexton_cli.errors import NotFound, UsageError
-from sexton_cli.output import ListFormat
+from sexton_cli.output import ListFormat, print_line
 
 if TYPE_CHECKING:
     from sexton.jobs import Job, JobSpec
@@ -153,6 +153,8 @@ def diff(  # noqa: PLR0917 - each is an option
                 if number not in known:
                     kept = ", ".join(map(str, sorted(known)))
                     raise NotFound(f"{current.full_name}: version {number} is not kept: {kept} are")
+            if version is None and pair[0] == pair[1]:
+                print_line(f"{current.full_name}: version 1 is the first: no other before it")
             before, after = (f"{current.full_name}, version {number}" for number in pair)
             different = questions.show_diff(known[pair[0]], known[pair[1]], (before, after))
     if different:

@@ -148,7 +148,8 @@ def show_load(found: Load, most: int, output: ListFormat, interval: str) -> None
     if fullest[0].count >= HERD and len(fullest[0].jobs) > _FEW:
         print_line(
             f"warning: {fullest[0].count:,} are due within {interval} of "
-            f"{times.utc(fullest[0].start_time)}: spread them with `H` or `jitter`"
+            f"{times.utc(fullest[0].start_time)}: spread those that come at fixed times with `H` "
+            "or `jitter`"
         )
 
 

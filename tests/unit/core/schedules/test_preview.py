@@ -223,6 +223,17 @@ def test_a_herd_at_a_round_minute_is_counted_and_warned_about_and_jitter_spreads
     assert herd_warnings(forecast(jobs(jitter_ns=HOUR), NOW, NOW + DAY)) == []
 
 
+@pytest.mark.parametrize(("text", "warnings"), [("H * * * *", 0), ("0 H * * *", 1)])
+def test_jobs_whose_minute_is_drawn_from_their_names_are_not_told_to_draw_it(text, warnings):
+    jobs = [
+        (name, build(cron(text), JobIdentity(namespace="default", name=name, uid=name)))
+        for name in (f"j{n}" for n in range(1_000))
+    ]
+    found = forecast(jobs, NOW, NOW + DAY)
+    assert found.runs >= 1_000
+    assert len(herd_warnings(found)) == warnings
+
+
 def test_one_busy_job_is_no_herd():
     busy = [("seconds", build(cron("* * * * * *")))]
     found = forecast(busy, NOW, NOW + HOUR, most=1)
