@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 from starlette.applications import Starlette
@@ -90,7 +91,9 @@ class Console:
             logs=self.logs,
             receiver=self.receiver,
             errands=errands,
-            sessions=Sessions(client_secret, reader_secret, read_only=config.read_only),
+            sessions=Sessions(
+                client_secret, reader_secret, read_only=config.read_only, started_s=time.time()
+            ),
             clock=clock,
         )
         self.lifecycle = Lifecycle(

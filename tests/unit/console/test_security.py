@@ -80,6 +80,14 @@ def test_a_ticket_lets_in_once_and_not_for_long():
     assert known.use_ticket(session, NOW) is None
 
 
+def test_a_ticket_lets_in_once_over_a_restart_too():
+    ticket = make_ticket(CLIENT, NOW)
+    assert sessions().use_ticket(ticket, NOW) is Access.OPERATOR
+    restarted = Sessions(CLIENT, READER, read_only=False, started_s=NOW + 2)
+    assert restarted.use_ticket(ticket, NOW + 3) is None
+    assert restarted.use_ticket(make_ticket(CLIENT, NOW + 2.5), NOW + 3) is Access.OPERATOR
+
+
 def test_a_form_of_another_login_is_not_ours():
     known = sessions()
     one, other = (known.read(known.begin(Access.OPERATOR, NOW), NOW) for _ in range(2))

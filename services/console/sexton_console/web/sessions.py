@@ -3,7 +3,7 @@
 A session is `role.expiry.nonce.signature`, signed with a key that is made of the mesh's client
 secret: it survives a restart of the console and ends when that secret is accepted no longer.
 Nothing of it is stored. A ticket is a login for one use within minutes, for a link that a terminal
-prints.
+prints. Which were used is known to the process alone, so it takes none from before its own start.
 """
 
 from __future__ import annotations
@@ -56,15 +56,24 @@ class Sessions:
     """Makes and reads sessions."""
 
     def __init__(
-        self, client_secret: AnySecret, reader_secret: AnySecret, *, read_only: bool
+        self,
+        client_secret: AnySecret,
+        reader_secret: AnySecret,
+        *,
+        read_only: bool,
+        started_s: float = 0.0,
     ) -> None:
-        """With no secret at all everybody who reaches the console is let in."""
+        """With no secret at all everybody who reaches the console is let in.
+
+        `started_s`: wall time since when used tickets are remembered; none from before is taken.
+        """
         self._client_secret = Secret.of(client_secret)
         self._reader_secret = Secret.of(reader_secret)
         self._signing = self._client_secret or self._reader_secret
         self._key_of_nobody: Final = secrets.token_bytes(32)
         self.open: Final = not self._signing
         self._read_only = read_only or (bool(reader_secret) and not client_secret)
+        self._started_s = int(started_s)
         self._used: OrderedDict[str, None] = OrderedDict()
 
     def access_of(self, secret: str) -> Access | None:
@@ -109,6 +118,8 @@ class Sessions:
             return None
         if not expiry.isdecimal() or int(expiry) < now_s or nonce in self._used:
             return None
+        if int(expiry) - TICKET_S < self._started_s:
+            return None  # another process before this one may have taken it
         self._used[nonce] = None
         if len(self._used) > _MAX_USED:
             self._used.popitem(last=False)
