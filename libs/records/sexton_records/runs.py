@@ -94,29 +94,38 @@ def decode_run(record: pb.RunRecord, mod_revision: int, policy: RunPolicy | None
     )
 
 
-def update_record(record: pb.RunRecord, run: Run) -> None:
-    """Writes into a record what the state machine has changed.
+def owner_part(run: Run, not_before: Instant) -> pb.RunRecord:
+    """Returns what the state machine says of a run, to be appended to what its leader wrote.
 
     The token is copied wherever there is one, so that the next write does not lose it; the
-    assignment itself writes 0, its token being the revision of that very commit.
+    assignment itself writes none, its token being the revision of that very commit.
+
+    Args:
+        run: as it is to stand.
+        not_before: as the leader's part has it; written where the run's is another.
+
     """
-    record.state = STATES[run.state]
-    record.not_before_ns = run.not_before
-    record.deliveries = run.attempts
-    record.failures = run.failures
-    record.token = run.token
-    record.session = run.session
-    record.started = run.ever_started
-    record.completed = run.completed
-    record.deadline_passed = run.deadline_passed
-    record.end_time_ns = run.ended_at or 0
-
-
-def add_attempt(record: pb.RunRecord, attempt: pb.AttemptRecord) -> None:
-    """Appends an attempt, forgetting the second oldest where there are too many."""
-    if len(record.attempts) >= MAX_ATTEMPTS_SHOWN:
-        del record.attempts[1]
-    record.attempts.append(attempt)
+    assert run.not_before or not not_before, "an appended zero is not written"
+    part = pb.RunRecord()
+    part.state = STATES[run.state]
+    part.deliveries = run.attempts
+    if run.not_before != not_before:
+        part.not_before_ns = run.not_before
+    if run.failures:
+        part.failures = run.failures
+    if run.token:
+        part.token = run.token
+    if run.session:
+        part.session = run.session
+    if run.ever_started:
+        part.started = True
+    if run.completed:
+        part.completed = True
+    if run.deadline_passed:
+        part.deadline_passed = True
+    if run.ended_at:
+        part.end_time_ns = run.ended_at
+    return part
 
 
 def run_name(record: pb.RunRecord) -> str:

@@ -20,7 +20,7 @@ from sexton_queue.entries import Report
 from sexton_queue.records import SessionRecord
 from sexton_queue.sessions import SessionTimes
 from sexton_queue.streams import Assigned, Greeting, LeaderStream, Ref, WorkerStream
-from sexton_records.runs import STATES, run_name
+from sexton_records.runs import STATES
 
 MAX_SLOTS: Final = 100_000
 MAX_QUEUES: Final = 1_000
@@ -174,8 +174,8 @@ def pull_responses(
         stream.heartbeat = 0
         size = taken = 0
         for assigned in stream.assignments:
-            message = _assignment(assigned, stream.session)
-            response.assignments.append(message)
+            message = response.assignments.add()
+            _assign(message, assigned, stream.session)
             size += message.ByteSize()
             taken += 1
             if size > MAX_RESPONSE_BYTES:
@@ -230,22 +230,18 @@ def _welcome(greeting: Greeting, owner_token: int, times: SessionTimes) -> worke
     )
 
 
-def _assignment(assigned: Assigned, session: str) -> worker_pb2.Assignment:
-    record = assigned.record
-    template = record.template
-    message = worker_pb2.Assignment(
-        session=session,
-        number=assigned.number,
-        run=run_name(record),
-        task=template.task,
-        nominal_time_ns=record.nominal_ns,
-        timeout_ms=max(assigned.timeout // MILLISECOND, 1),
-        start_timeout_ms=-(-assigned.start_timeout // MILLISECOND),
-        traceparent=record.traceparent,
-        job_uid=template.job_uid,
-    )
+def _assign(message: worker_pb2.Assignment, assigned: Assigned, session: str) -> None:
+    """Writes an assignment: what all runs of its version share is there already, serialised."""
+    origin = assigned.origin
+    message.MergeFromString(origin.template.assignment)
+    message.session = session
+    message.number = assigned.number
+    message.run = origin.run_name
+    message.nominal_time_ns = origin.nominal_ns
+    message.timeout_ms = max(assigned.timeout // MILLISECOND, 1)
+    message.start_timeout_ms = -(-assigned.start_timeout // MILLISECOND)
+    message.traceparent = origin.traceparent
     message.attempt.handle, message.attempt.token = assigned.ref
-    return message
 
 
 def _check_completion(completion: worker_pb2.Completion) -> None:

@@ -15,14 +15,15 @@ from sexton_core.runs import WITH_WORKER, Judgement, Run, apply, assign, complet
 from sexton_core.words import RunEvent, RunState
 from sexton_queue import records
 from sexton_queue.entries import Ask, Complete, End, Entry, GiveBack, Lose, Report, TimeUp
-from sexton_queue.records import AttemptEnd, RunRecord
+from sexton_queue.pieces import Record
+from sexton_queue.records import AttemptEnd
 from sexton_queue.sessions import Session
 from sexton_queue.streams import Ref, WorkerStream
 from sexton_records.keys import session_key
 from sexton_runtime.kv.types import Delete, Put, Txn
 
 _KEYS_BYTES: Final = 400
-"""About what the keys of a change take."""
+"""About what the keys of a change take, and what it writes besides the record."""
 
 
 class Kind(Enum):
@@ -39,7 +40,7 @@ class Kind(Enum):
 class Change:
     """A transaction, and what memory becomes once it is durable."""
 
-    __slots__ = ("ask", "entry", "kind", "record", "run", "session", "stream", "txn")
+    __slots__ = ("ask", "entry", "kind", "record", "run", "session", "stream", "txn", "value")
 
     def __init__(
         self,
@@ -48,7 +49,8 @@ class Change:
         *,
         entry: Entry | None = None,
         run: Run | None = None,
-        record: RunRecord | None = None,
+        record: Record | None = None,
+        value: bytes = b"",
         ask: Ask | None = None,
         session: Session | None = None,
         stream: WorkerStream | None = None,
@@ -58,6 +60,8 @@ class Change:
         self.entry = entry
         self.run = run
         self.record = record
+        self.value = value
+        """The run's record, or the session's, as it is written."""
         self.ask = ask
         self.session = session
         self.stream = stream
@@ -65,25 +69,21 @@ class Change:
     @property
     def size_bytes(self) -> int:
         """Tells about how much of a message it takes."""
-        size = _KEYS_BYTES
-        for op in self.txn.then:
-            if isinstance(op, Put):
-                size += len(op.value)
-        return size
+        return _KEYS_BYTES + len(self.value)
 
 
-def assignment(entry: Entry, session: Session, now: Instant, shards: int) -> Change:
+def assignment(entry: Entry, session: Session, now: Instant) -> Change:
     """Gives the next attempt of a ready run to a session."""
+    before = entry.record
     run = assign(entry.run, session.id, now)
-    not_before = entry.record.not_before_ns
-    if run.not_before != not_before:  # the owner has put it off, by its estimate of the time
-        run = run._replace(not_before=not_before)
-    record = records.assign_record(entry.record, run, session.record.worker, now)
+    if run.not_before != before.not_before_ns:  # the owner has put it off, by its own estimate
+        run = run._replace(not_before=before.not_before_ns)
+    value, record = records.assign_record(before, run, session.record.worker, now)
     txn = records.assign_txn(
         entry.key,
         entry.revision,
-        record,
-        coordinator_shards=shards,
+        value,
+        state_key=before.origin.template.state_key,
         not_before=run.not_before,
     )
     return Change(
@@ -92,6 +92,7 @@ def assignment(entry: Entry, session: Session, now: Instant, shards: int) -> Cha
         entry=entry,
         run=run,
         record=record,
+        value=value,
         session=session,
         stream=session.stream,
     )
@@ -99,8 +100,9 @@ def assignment(entry: Entry, session: Session, now: Instant, shards: int) -> Cha
 
 def opening(session: Session, shard: int) -> Change:
     """Makes a session durable."""
-    put = Put(session_key(shard, session.id), session.record.SerializeToString())
-    return Change(Kind.OPEN, Txn(then=(put,)), session=session)
+    value = session.record.SerializeToString()
+    put = Put(session_key(shard, session.id), value)
+    return Change(Kind.OPEN, Txn(then=(put,)), value=value, session=session)
 
 
 def closing(session: Session, shard: int) -> Change:
@@ -144,7 +146,7 @@ def stop_sent(entry: Entry) -> None:
     if session is None or not session.welcomed or entry.sent != run.token:
         return
     terminate = run.state is RunState.TERMINATING
-    reason = "the run's deadline has passed" if run.deadline_passed else entry.record.cancel.reason
+    reason = "the run's deadline has passed" if run.deadline_passed else _asked_for(entry)
     assert session.stream is not None
     session.stream.stop(Ref(entry.key, run.token), reason, terminate=terminate)
 
@@ -174,12 +176,14 @@ def _completion(entry: Entry, ask: Complete, now: Instant, shards: int) -> Chang
 def _after_attempt(
     entry: Entry, run: Run, end: AttemptEnd, ask: Ask, *, now: Instant, shards: int
 ) -> Change:
-    record = records.end_attempt_record(entry.record, run, entry.run.token, end, now)
+    value, record = records.end_attempt_record(entry.record, run, entry.run.token, end, now)
     if run.ended:
-        txn = records.end_txn(entry.key, entry.revision, record, run, shards=shards)
-        return Change(Kind.END, txn, entry=entry, run=run, record=record, ask=ask)
-    txn = records.line_up_txn(entry.key, entry.revision, record)
-    return Change(Kind.LINE_UP, txn, entry=entry, run=run, record=record, ask=ask)
+        txn = records.end_txn(entry.key, entry.revision, value, record.origin, run, shards=shards)
+        kind = Kind.END
+    else:
+        txn = records.move_txn(entry.key, entry.revision, value)
+        kind = Kind.LINE_UP
+    return Change(kind, txn, entry=entry, run=run, record=record, value=value, ask=ask)
 
 
 def _end(entry: Entry, ask: End, now: Instant, shards: int) -> Change | None:
@@ -198,10 +202,10 @@ def _end(entry: Entry, ask: End, now: Instant, shards: int) -> Change | None:
         kind = "terminated" if ask.terminate else "cancelled"
         error = run_pb2.RunError(kind=kind, message=ask.reason)
         return _ended_in_line(entry, moved, error, ask, shards)
-    record = records.move_record(entry.record, moved)
-    records.request_end(record, ask.reason, now, terminate=ask.terminate)
-    txn = records.move_txn(entry.key, entry.revision, record)
-    return Change(Kind.STAY, txn, entry=entry, run=moved, record=record, ask=ask)
+    cancel = records.cancel_record(ask.reason, now, terminate=ask.terminate)
+    value, record = records.move_record(entry.record, moved, cancel)
+    txn = records.move_txn(entry.key, entry.revision, value)
+    return Change(Kind.STAY, txn, entry=entry, run=moved, record=record, value=value, ask=ask)
 
 
 def _time_up(entry: Entry, ask: TimeUp, now: Instant, shards: int) -> Change | None:
@@ -217,17 +221,22 @@ def _time_up(entry: Entry, ask: TimeUp, now: Instant, shards: int) -> Change | N
             else run_pb2.RunError(kind="deadline", message="the run's deadline had passed")
         )
         return _ended_in_line(entry, moved, error, ask, shards)
-    record = records.move_record(entry.record, moved)
-    txn = records.move_txn(entry.key, entry.revision, record)
-    return Change(Kind.STAY, txn, entry=entry, run=moved, record=record, ask=ask)
+    value, record = records.move_record(entry.record, moved)
+    txn = records.move_txn(entry.key, entry.revision, value)
+    return Change(Kind.STAY, txn, entry=entry, run=moved, record=record, value=value, ask=ask)
 
 
 def _ended_in_line(
     entry: Entry, run: Run, error: run_pb2.RunError, ask: Ask, shards: int
 ) -> Change:
-    record = records.end_waiting_record(entry.record, run, error)
-    txn = records.end_txn(entry.key, entry.revision, record, run, shards=shards)
-    return Change(Kind.END, txn, entry=entry, run=run, record=record, ask=ask)
+    value, record = records.end_waiting_record(entry.record, run, error)
+    txn = records.end_txn(entry.key, entry.revision, value, record.origin, run, shards=shards)
+    return Change(Kind.END, txn, entry=entry, run=run, record=record, value=value, ask=ask)
+
+
+def _asked_for(entry: Entry) -> str:
+    cancel = entry.record.cancel
+    return "" if cancel is None else cancel.reason
 
 
 def _attempt_state(said: Report) -> run_pb2.AttemptState.ValueType:

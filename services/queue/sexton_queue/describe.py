@@ -11,7 +11,6 @@ from sexton_core.instants import MILLISECOND
 from sexton_queue.entries import Now
 from sexton_queue.machine import Machine
 from sexton_queue.sessions import Session
-from sexton_records.runs import run_name
 
 MAX_RUNS_NAMED: Final = 100
 """Runs of a session that are named."""
@@ -94,7 +93,9 @@ def _session(machine: Machine, session: Session, now: Now) -> queue_pb2.SessionI
         connected=session.stream is not None,
         draining=session.draining,
         software_version=record.software_version,
-        runs=[run_name(entry.record) for entry in islice(session.runs.values(), MAX_RUNS_NAMED)],
+        runs=[
+            entry.record.origin.run_name for entry in islice(session.runs.values(), MAX_RUNS_NAMED)
+        ],
     )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sexton_core.instants import Duration, Instant
 from sexton_core.runs import Run
 from sexton_core.words import RunEvent, RunState
-from sexton_queue.records import RunRecord, requirement_of
+from sexton_queue.pieces import Record
 
 if TYPE_CHECKING:
     from sexton_queue.sessions import Session
@@ -117,16 +117,16 @@ class Entry:
         "unsure",
     )
 
-    def __init__(self, key: bytes, revision: int, record: RunRecord, run: Run) -> None:
-        template = record.template
+    def __init__(self, key: bytes, revision: int, record: Record, run: Run) -> None:
+        template = record.origin.template
         self.key = key
         self.queue = template.queue
         self.priority = template.priority
-        self.uid = template.job_uid
+        self.uid = template.uid
         self.revision = revision
         self.record = record
         self.run = run
-        self.requirement = requirement_of(record)
+        self.requirement = template.requirement
         self.arrived_at: Instant = 0
         """Mesh time at which this owner was told of it; 0: it had been there before."""
         self.place = Place.NOWHERE

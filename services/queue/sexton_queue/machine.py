@@ -55,7 +55,12 @@ class Machine:
         self.counters = counters or Counters()
         self.sessions = Sessions(times or SessionTimes())
         self.table = RunTable(
-            shard, self.sessions, self.counters, max_running=max_running, window=window
+            shard,
+            self.sessions,
+            self.counters,
+            coordinator_shards=coordinator_shards,
+            max_running=max_running,
+            window=window,
         )
         self.roster = Roster(self.table, self.sessions)
         self.frozen = False
@@ -129,7 +134,7 @@ class Machine:
         self.roster.welcome_ready()
         self.roster.send_unsent(now)
         for session, entry in self.roster.takers():
-            change = changes.assignment(entry, session, now.mesh, self._shards)
+            change = changes.assignment(entry, session, now.mesh)
             entry.busy = True
             self.table.hold(entry, session)
             yield change
@@ -205,7 +210,7 @@ class Machine:
         if change.kind is Kind.END:
             self.table.forget(entry, revision)
             if self._ended is not None:
-                self._ended(record, entry.arrived_at)
+                self._ended(change.value, record.origin.traceparent, run.state, entry.arrived_at)
             while entry.asks:
                 answer_ended(run, entry.asks.pop(0))
             return

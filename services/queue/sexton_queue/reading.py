@@ -23,7 +23,6 @@ from sexton_queue.records import (
     QueueRecord,
     RunRecord,
     SessionRecord,
-    ended_run_key,
     job_of,
 )
 from sexton_queue.table import Question, answer_ended
@@ -205,7 +204,7 @@ class Reading:
         stale = list(self._table.stale.values())[:BATCH]
         try:
             found = await self._groups(
-                [(entry.key, ended_run_key(entry.record)) for entry in stale]
+                [(entry.key, entry.record.origin.run_key) for entry in stale]
             )
             now = self._now()
             for entry, (handle, ended) in zip(stale, found, strict=True):

@@ -1,5 +1,7 @@
 """A run's record and the transactions that change it: the only place that writes them.
 
+What is written is what the run's leader wrote and, behind it, what its owner has to say (`pieces`).
+
 Each transaction carries the compares of docs/keys.md. The fence is added by the lease that commits
 it. Times are mesh time in nanoseconds.
 """
@@ -11,9 +13,11 @@ from typing import Final, NamedTuple
 from sexton.internal.v1 import records_pb2 as pb
 from sexton.v1 import run_pb2
 from sexton_core.instants import MILLISECOND, Instant
-from sexton_core.runs import STATES, Run, RunPolicy
+from sexton_core.runs import STATES as RULES
+from sexton_core.runs import Run
+from sexton_queue.pieces import Origin, Record
 from sexton_records import keys
-from sexton_records.runs import add_attempt, decode_run, update_record
+from sexton_records.runs import MAX_ATTEMPTS_SHOWN, STATES, owner_part
 from sexton_runtime.kv.types import Compare, Delete, Op, Put, Target, Txn
 
 RunRecord = pb.RunRecord
@@ -25,9 +29,6 @@ MAX_RECORD_BYTES: Final = 512 * 1024
 
 _FEW_ATTEMPTS: Final = 8
 """So many can't make a record too large, whatever they printed."""
-
-MAX_POLICIES: Final = 1_000
-"""Policies that are remembered."""
 
 
 class AttemptEnd(NamedTuple):
@@ -43,159 +44,115 @@ class AttemptEnd(NamedTuple):
     """When it was reported as begun; 0: it was not, `wait_ms` tells it if anything does."""
 
 
-def requirement_of(record: RunRecord) -> str:
-    """Returns what a worker must be able to do for this run: a kind, or a task of Python."""
-    task = record.template.task
-    kind = task.WhichOneof("kind")
-    return f"python:{task.python.task}" if kind == "python" else str(kind)
-
-
-class RunReader:
-    """Reads runs, remembering policies: many jobs share one."""
-
-    def __init__(self) -> None:
-        self._policies: dict[tuple[object, ...], RunPolicy] = {}
-
-    def read(self, record: RunRecord, revision: int) -> Run:
-        """Returns the run of a record as it stood at a revision."""
-        key = _policy_key(record.template)
-        policy = self._policies.get(key)
-        run = decode_run(record, revision, policy)
-        if policy is None:
-            if len(self._policies) >= MAX_POLICIES:
-                self._policies.clear()
-            self._policies[key] = run.policy
-        return run
-
-
-def assign_record(record: RunRecord, run: Run, worker: str, now: Instant) -> RunRecord:
-    """Returns the record of a run that is given to a session."""
-    changed = RunRecord()
-    changed.CopyFrom(record)
-    update_record(changed, run)
-    add_attempt(
-        changed,
-        pb.AttemptRecord(
-            number=run.attempts,
-            session=run.session,
-            worker=worker,
-            state=run_pb2.ATTEMPT_STATE_ASSIGNED,
-            assign_time_ns=now,
-        ),
-    )
-    return changed
+def assign_record(record: Record, run: Run, worker: str, now: Instant) -> tuple[bytes, Record]:
+    """Writes the record of a run that is given to a session; gives it in pieces, too."""
+    origin, past = record.origin, record.past
+    part = owner_part(run, origin.not_before_ns)
+    live = part.attempts.add()
+    live.number = run.attempts
+    live.session = run.session
+    live.worker = worker
+    live.state = run_pb2.ATTEMPT_STATE_ASSIGNED
+    live.assign_time_ns = now
+    if len(past) >= MAX_ATTEMPTS_SHOWN:
+        past = past[:1] + past[2:]
+    return _join(record, past, part), Record(origin, run.not_before, past, live, record.cancel)
 
 
 def end_attempt_record(
-    record: RunRecord, run: Run, token: int, end: AttemptEnd, now: Instant
-) -> RunRecord:
-    """Returns the record after the attempt with this token has ended: in line again, or for ever.
+    record: Record, run: Run, token: int, end: AttemptEnd, now: Instant
+) -> tuple[bytes, Record]:
+    """Writes the record after the attempt with this token has ended: in line again, or for ever.
 
     A run in line has no token; an ended one keeps that of its last attempt.
     """
-    changed = RunRecord()
-    changed.CopyFrom(record)
-    update_record(changed, run)
-    if changed.attempts:
-        attempt = changed.attempts[-1]
-        attempt.token = token
-        attempt.state = end.state
-        attempt.end_time_ns = now
-        attempt.execution_ms = end.execution_ms
-        attempt.output_tail = end.output_tail
-        attempt.start_time_ns = end.started_at
-        if end.execution_ms or end.wait_ms:
-            attempt.start_time_ns = attempt.assign_time_ns + end.wait_ms * MILLISECOND
-        if end.error is not None:
-            attempt.error.CopyFrom(end.error)
+    past = record.past
+    part = owner_part(run, record.origin.not_before_ns)
+    if record.live is not None:
+        past += (_ended_attempt(record.live, token, end, now),)
     if run.ended:
-        changed.result_json = end.result_json
+        if end.result_json:
+            part.result_json = end.result_json
         if end.error is not None:
-            changed.error.CopyFrom(end.error)
-    _fit(changed)
-    return changed
+            part.error.CopyFrom(end.error)
+    if len(past) > _FEW_ATTEMPTS:
+        past = _fit(past, len(record.origin.value) + part.ByteSize())
+    value = _join(record, past, part)
+    return value, Record(record.origin, run.not_before, past, None, record.cancel)
 
 
-def end_waiting_record(record: RunRecord, run: Run, error: run_pb2.RunError) -> RunRecord:
-    """Returns the record of a run that ended in line."""
-    changed = RunRecord()
-    changed.CopyFrom(record)
-    update_record(changed, run)
-    changed.error.CopyFrom(error)
-    return changed
+def end_waiting_record(record: Record, run: Run, error: run_pb2.RunError) -> tuple[bytes, Record]:
+    """Writes the record of a run that ended in line."""
+    part = owner_part(run, record.origin.not_before_ns)
+    part.error.CopyFrom(error)
+    return _join(record, record.past, part), record
 
 
-def move_record(record: RunRecord, run: Run) -> RunRecord:
-    """Returns the record of a run that stays with its session, the token copied into it."""
+def move_record(
+    record: Record, run: Run, cancel: pb.CancelRecord | None = None
+) -> tuple[bytes, Record]:
+    """Writes the record of a run that stays with its session, the token copied into it.
+
+    `cancel` is who asks for its end, and how; None: as it is recorded.
+    """
     assert run.token > 0, "the revision that was the token is about to be gone"
-    changed = RunRecord()
-    changed.CopyFrom(record)
-    update_record(changed, run)
-    if changed.attempts:
-        changed.attempts[-1].token = run.token
-    return changed
+    part = owner_part(run, record.origin.not_before_ns)
+    live = record.live
+    if live is not None:
+        moved = part.attempts.add()
+        moved.CopyFrom(live)
+        moved.token = run.token
+        live = moved
+    if cancel is not None:
+        record = record._replace(cancel=cancel)
+    value = _join(record, record.past, part)
+    return value, record._replace(not_before_ns=run.not_before, live=live)
 
 
-def request_end(record: RunRecord, reason: str, now: Instant, *, terminate: bool) -> None:
-    """Writes into a changed record who asked for its end, and how."""
+def cancel_record(reason: str, now: Instant, *, terminate: bool) -> pb.CancelRecord:
+    """Returns that somebody has asked for a run's end, and how."""
     mode = run_pb2.CANCEL_MODE_TERMINATE if terminate else run_pb2.CANCEL_MODE_CANCEL
-    cancel = pb.CancelRecord(mode=mode, reason=reason, request_time_ns=now)
-    record.cancel.CopyFrom(cancel)
+    return pb.CancelRecord(mode=mode, reason=reason, request_time_ns=now)
 
 
 def assign_txn(
-    key: bytes, revision: int, record: RunRecord, *, coordinator_shards: int, not_before: Instant
+    key: bytes, revision: int, value: bytes, *, state_key: bytes, not_before: Instant
 ) -> Txn:
     """Makes a run RUNNING: only while its job exists, and not before its time."""
-    uid = record.template.job_uid
-    state = keys.state_key(keys.shard_of(uid, coordinator_shards), uid)
-    return Txn(
-        compares=(_unchanged(key, revision), Compare(state, Target.EXISTS, operand=True)),
-        then=(Put(key, record.SerializeToString()),),
-        not_before_ns=not_before,
-    )
+    compares = (Compare(key, _MOD_REVISION, revision), Compare(state_key, _EXISTS, operand=True))
+    return Txn(compares, (Put(key, value),), not_before_ns=not_before)
 
 
-def move_txn(key: bytes, revision: int, record: RunRecord) -> Txn:
-    """Changes a run that stays with its session."""
+def move_txn(key: bytes, revision: int, value: bytes) -> Txn:
+    """Changes a run in flight: its place in line, the key, is what it was."""
     return Txn(
-        compares=(_unchanged(key, revision),),
-        then=(Put(key, record.SerializeToString()),),
+        compares=(Compare(key, _MOD_REVISION, revision),),
+        then=(Put(key, value),),
         use_reserve=True,
     )
 
 
-def line_up_txn(key: bytes, revision: int, record: RunRecord) -> Txn:
-    """Puts a run back into the line; its place, the key, is what it was."""
-    return Txn(
-        compares=(_unchanged(key, revision),),
-        then=(Put(key, record.SerializeToString()),),
-        use_reserve=True,
-    )
-
-
-def end_txn(key: bytes, revision: int, record: RunRecord, run: Run, *, shards: int) -> Txn:
+def end_txn(
+    key: bytes, revision: int, value: bytes, origin: Origin, run: Run, *, shards: int
+) -> Txn:
     """Ends a run: out of the line, into the job's history and the lists by time."""
     assert run.ended_at is not None, "an ended run has an end"
-    template = record.template
-    uid = template.job_uid
-    summary = pb.EndedRecord(
-        namespace=template.namespace,
-        job=template.job,
-        state=record.state,
-        nominal_ns=record.nominal_ns,
-    ).SerializeToString()
+    uid = origin.template.uid
+    entry = pb.EndedRecord()
+    entry.state = STATES[run.state]
+    entry.nominal_ns = origin.nominal_ns
+    summary = origin.template.summary + entry.SerializeToString()
     shard = keys.shard_of(uid, shards)
-    writes: list[Op] = [
+    writes: tuple[Op, ...] = (
         Delete(key),
-        Put(ended_run_key(record), record.SerializeToString()),
-        Put(keys.ended_key(shard, run.ended_at, uid, record.run_id), summary),
-    ]
-    if STATES[run.state].dead_letter:
+        Put(origin.run_key, value),
+        Put(keys.ended_key(shard, run.ended_at, uid, origin.run_id), summary),
+    )
+    if RULES[run.state].dead_letter:
         queue_shard = keys.parse_handle_key(key).shard
-        dead = keys.dead_key(queue_shard, run.ended_at, uid, record.run_id)
-        writes.append(Put(dead, summary))
-    return Txn(compares=(_unchanged(key, revision),), then=tuple(writes), use_reserve=True)
+        dead = keys.dead_key(queue_shard, run.ended_at, uid, origin.run_id)
+        writes += (Put(dead, summary),)
+    return Txn((Compare(key, _MOD_REVISION, revision),), writes, use_reserve=True)
 
 
 def pause_txn(shard: int, queue: str, reason: str, now: Instant) -> Txn:
@@ -209,55 +166,52 @@ def unpause_txn(shard: int, queue: str) -> Txn:
     return Txn(then=(Delete(keys.queue_key(shard, queue)),), use_reserve=True)
 
 
-def ended_run_key(record: RunRecord) -> bytes:
-    """Returns where a run's record is once it has ended."""
-    template = record.template
-    return keys.run_key(template.namespace, template.job, template.job_uid, record.run_id)
-
-
 def job_of(state: bytes) -> tuple[str, str]:
     """Returns namespace and name of the job whose `state/` this is."""
     record = pb.StateRecord.FromString(state)
     return record.namespace, record.job
 
 
-def _policy_key(template: pb.RunTemplate) -> tuple[object, ...]:
-    """Returns all of a template that its policy is made of."""
-    return (
-        template.queue,
-        template.priority,
-        template.timeout_ns,
-        template.deadline_ns,
-        template.start_within_ns,
-        template.at_most_once,
-        template.exclusive,
-        template.max_attempts,
-        template.max_deliveries,
-        template.initial_backoff_ns,
-        template.multiplier,
-        template.max_backoff_ns,
-        template.backoff_jitter,
-    )
+def _ended_attempt(live: pb.AttemptRecord, token: int, end: AttemptEnd, now: Instant) -> bytes:
+    """Returns an attempt that has ended as a record with nothing else, serialised."""
+    piece = RunRecord()
+    attempt = piece.attempts.add()
+    attempt.CopyFrom(live)
+    attempt.token = token
+    attempt.state = end.state
+    attempt.end_time_ns = now
+    if end.execution_ms or end.wait_ms:
+        attempt.execution_ms = end.execution_ms
+        attempt.start_time_ns = attempt.assign_time_ns + end.wait_ms * MILLISECOND
+    elif end.started_at:
+        attempt.start_time_ns = end.started_at
+    if end.output_tail:
+        attempt.output_tail = end.output_tail
+    if end.error is not None:
+        attempt.error.CopyFrom(end.error)
+    return piece.SerializeToString()
 
 
-def only_waits(record: RunRecord) -> bool:
-    """Tells whether a run only waits: no session holds it and no timer of its own runs."""
-    template = record.template
-    return record.state in _WAITING and not (template.deadline_ns or template.start_within_ns)
+def _join(record: Record, past: tuple[bytes, ...], part: RunRecord) -> bytes:
+    if record.cancel is not None:
+        part.cancel.CopyFrom(record.cancel)
+    return b"".join((record.origin.value, *past, part.SerializeToString()))
 
 
-def _unchanged(key: bytes, revision: int) -> Compare:
-    return Compare(key, Target.MOD_REVISION, revision)
+def _fit(past: tuple[bytes, ...], beside: int) -> tuple[bytes, ...]:
+    """Takes outputs and details from the oldest attempts until a record is small enough."""
+    fitting = [*past]
+    size_bytes = beside + sum(map(len, past))
+    for index, piece in enumerate(past):
+        if size_bytes <= MAX_RECORD_BYTES:
+            break
+        smaller = RunRecord.FromString(piece)
+        smaller.attempts[0].output_tail = ""
+        smaller.attempts[0].error.detail = ""
+        fitting[index] = smaller.SerializeToString()
+        size_bytes -= len(piece) - len(fitting[index])
+    return tuple(fitting)
 
 
-def _fit(record: RunRecord) -> None:
-    if len(record.attempts) <= _FEW_ATTEMPTS:
-        return
-    for attempt in record.attempts:
-        if record.ByteSize() <= MAX_RECORD_BYTES:
-            return
-        attempt.output_tail = ""
-        attempt.error.detail = ""
-
-
-_WAITING: Final = frozenset({run_pb2.RUN_STATE_WAITING, run_pb2.RUN_STATE_RETRYING})
+_MOD_REVISION: Final = Target.MOD_REVISION
+_EXISTS: Final = Target.EXISTS

@@ -249,7 +249,9 @@ class Roster:
         start_timeout = 0 if expires_at is None else max(expires_at - now.mesh, MILLISECOND)
         ref = Ref(entry.key, run.token)
         session.stream.assignments.append(
-            Assigned(ref, run.attempts, entry.record, max(timeout, MILLISECOND), start_timeout)
+            Assigned(
+                ref, run.attempts, entry.record.origin, max(timeout, MILLISECOND), start_timeout
+            )
         )
         entry.sent = run.token
         if run.state is not RunState.RUNNING:

@@ -20,13 +20,15 @@ from sexton.internal.v1 import records_pb2 as pb
 from sexton.v1 import run_pb2
 from sexton_core.instants import Instant, format_instant
 from sexton_core.runs import STATES
+from sexton_core.words import RunState
 from sexton_queue.records import RunRecord
 from sexton_records.runs import STATE_OF
 from sexton_runtime import otlp, semconv
 from sexton_runtime.exporting import Exporter
 
-Ended: TypeAlias = Callable[[RunRecord, Instant], object]
-"""Takes the record of a run that has ended, and when it came into this owner's line, or 0."""
+Ended: TypeAlias = Callable[[bytes, str, RunState, Instant], object]
+"""Takes the record of a run that has ended, serialised, its trace context, how it ended, and when
+it came into this owner's line, or 0."""
 
 _BAD: Final = frozenset(
     {
@@ -41,7 +43,7 @@ _TEMPLATES: Final = 10_000
 
 
 class _Settled(NamedTuple):
-    record: RunRecord
+    value: bytes
     arrived_at: Instant
 
 
@@ -49,9 +51,9 @@ def spans_to(exporter: Exporter) -> Ended:
     """Gives what takes the records of runs that have ended, and has their spans sent."""
     sink = exporter.sink("spans", _encode, semconv.SCOPE_RUN)
 
-    def ended(record: RunRecord, arrived_at: Instant) -> None:
-        if record.traceparent.endswith("1") or _is_bad(record):
-            sink.add(_Settled(record, arrived_at))
+    def ended(value: bytes, traceparent: str, state: RunState, arrived_at: Instant) -> None:
+        if traceparent.endswith("1") or STATES[state].dead_letter:
+            sink.add(_Settled(value, arrived_at))
 
     return ended
 
@@ -124,7 +126,7 @@ def _attempt(trace: otlp.Trace, attempt: pb.AttemptRecord, before: Instant) -> S
 
 
 def _encode(settled: _Settled) -> list[bytes]:
-    return spans_of(settled.record, settled.arrived_at)
+    return spans_of(RunRecord.FromString(settled.value), settled.arrived_at)
 
 
 def _run_attributes(record: RunRecord) -> bytes:

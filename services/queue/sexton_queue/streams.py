@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from sexton.errors import Overloaded
 from sexton_core.instants import Duration
 from sexton_core.words import RunState
-from sexton_queue.records import RunRecord
+from sexton_queue.pieces import Origin
 
 MAX_ANSWERS: Final = 20_000
 """Answers and cancellations that wait for a worker that does not read; one more cuts it off."""
@@ -34,7 +34,7 @@ class Assigned(NamedTuple):
 
     ref: Ref
     number: int
-    record: RunRecord
+    origin: Origin
     timeout: Duration
     start_timeout: Duration
     """0: no bound."""

@@ -21,7 +21,8 @@ from sexton_queue.changes import stop_sent
 from sexton_queue.counters import Counters
 from sexton_queue.entries import Ask, Complete, End, Entry, Lose, Now, Place, TimeUp
 from sexton_queue.line import Line, Refill
-from sexton_queue.records import RunReader, RunRecord, SessionRecord, only_waits
+from sexton_queue.pieces import Record, RecordReader, only_waits
+from sexton_queue.records import SessionRecord
 from sexton_queue.sessions import Session, Sessions
 from sexton_queue.streams import LeaderStream, Settled
 from sexton_queue.timers import Timers
@@ -53,6 +54,7 @@ class RunTable:
         sessions: Sessions,
         counters: Counters,
         *,
+        coordinator_shards: int,
         max_running: Mapping[str, int] | None = None,
         window: int | None = None,
     ) -> None:
@@ -71,7 +73,7 @@ class RunTable:
         self.timers = Timers()
         self.counters = counters
         self._sessions = sessions
-        self._reader = RunReader()
+        self._reader = RecordReader(coordinator_shards)
         self._prefix = active_prefix(shard)
         self._recent: OrderedDict[bytes, tuple[int, RunState]] = OrderedDict()
         self._gone: dict[bytes, int] = {}
@@ -95,14 +97,13 @@ class RunTable:
         if self._gone.get(key, 0) >= revision:
             return None
         try:
-            record = RunRecord.FromString(value)
-            template = record.template
-            covered = self.line.covers(template.queue, template.priority, key)
-            if not covered and only_waits(record):
-                return None
-            entry = self._read(key, revision, record)
+            record, run = self._reader.read(value, revision)
         except (DecodeError, ValueError, KeyError):
             return None
+        template = record.origin.template
+        if only_waits(run) and not self.line.covers(template.queue, template.priority, key):
+            return None
+        entry = _entry(key, revision, record, run)
         self._place(entry, now)
         return self.by_key.get(key)
 
@@ -114,10 +115,10 @@ class RunTable:
         entry = self.arrive(kv.key, kv.mod_revision, kv.value, now)
         if entry is None and kv.create_revision:
             try:
-                record = RunRecord.FromString(kv.value)
-                entry = self._read(kv.key, kv.mod_revision, record)
+                record, run = self._reader.read(kv.value, kv.mod_revision)
             except (DecodeError, ValueError, KeyError):
                 return None
+            entry = _entry(kv.key, kv.mod_revision, record, run)
             self.by_key[kv.key] = entry
         return entry
 
@@ -154,11 +155,9 @@ class RunTable:
         self.take_out(entry)
         if handle.create_revision:
             entry.revision = handle.mod_revision
-            entry.record = RunRecord.FromString(handle.value)
-            run = self._reader.read(entry.record, handle.mod_revision)
+            entry.record, run = self._reader.read(handle.value, handle.mod_revision)
             if run.state in WITH_WORKER:
                 entry.unsure = entry.unsure and run.token == before.token
-                run = run._replace(started=False, ever_started=entry.record.started)
             if run.token == before.token and run.state in WITH_WORKER:
                 run = run._replace(started=before.started, ever_started=before.ever_started)
             entry.run = run
@@ -170,8 +169,7 @@ class RunTable:
                 self.put_up(entry)
             return
         if ended.create_revision:
-            entry.record = RunRecord.FromString(ended.value)
-            entry.run = self._reader.read(entry.record, ended.mod_revision)
+            entry.record, entry.run = self._reader.read(ended.value, ended.mod_revision)
             self.forget(entry, max(handle.mod_revision, ended.mod_revision))
         else:
             self.by_key.pop(key, None)
@@ -304,20 +302,6 @@ class RunTable:
 
     # Inside
 
-    def _read(self, key: bytes, revision: int, record: RunRecord) -> Entry:
-        """Makes an entry of what the store holds.
-
-        Whether a live attempt has begun was known to the owner before: taken for unbegun while its
-        worker may still tell, and for begun where it is lost.
-        """
-        run = self._reader.read(record, revision)
-        if run.state not in WITH_WORKER:
-            return Entry(key, revision, record, run)
-        run = run._replace(started=False, ever_started=record.started)
-        entry = Entry(key, revision, record, run)
-        entry.unsure = True
-        return entry
-
     def _mark_stale(self, entry: Entry) -> None:
         entry.busy = True
         self.todo.pop(entry.key, None)
@@ -349,6 +333,17 @@ class RunTable:
         asks, entry.asks = entry.asks, []
         for ask in asks:
             answer_ended(entry.run, ask)
+
+
+def _entry(key: bytes, revision: int, record: Record, run: Run) -> Entry:
+    """Makes an entry of what the store holds.
+
+    Whether a live attempt has begun was known to the owner before: taken for unbegun while its
+    worker may still tell, and for begun where it is lost.
+    """
+    entry = Entry(key, revision, record, run)
+    entry.unsure = run.state in WITH_WORKER
+    return entry
 
 
 def answer_ended(run: Run, ask: Ask) -> None:

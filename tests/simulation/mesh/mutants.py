@@ -32,7 +32,7 @@ from sexton_core import ids
 from sexton_core.policy import _plan
 from sexton_core.policy._gate import Gate
 from sexton_core.policy.timeline import Timeline
-from sexton_core.words import Reason
+from sexton_core.words import Reason, RunState
 from sexton_queue import changes, records
 from sexton_queue.entries import Lose
 from sexton_queue.roster import Roster
@@ -114,13 +114,15 @@ def _completion_without_token(patch: pytest.MonkeyPatch) -> None:
 
 
 def _cancel_without_token(patch: pytest.MonkeyPatch) -> None:
-    def move(record: Any, run: Any) -> Any:
-        changed = records.RunRecord()
-        changed.CopyFrom(record)
-        records.update_record(changed, run._replace(token=0))
-        return changed
+    right = records.owner_part
 
-    patch.setattr(records, "move_record", move)
+    def forget(run: Any, not_before: int) -> records.RunRecord:
+        part = right(run, not_before)
+        if run.state in (RunState.CANCELLING, RunState.TERMINATING):
+            part.token = 0
+        return part
+
+    patch.setattr(records, "owner_part", forget)
 
 
 def _new_attempt_for_an_unlisted_one(patch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from sexton_core.policy.state import Handle, NewRun
 from sexton_core.schedules import JobIdentity, ScheduleCache
 from sexton_core.words import Origin, Reason
 from sexton_queue.entries import Entry
+from sexton_queue.pieces import RecordReader
 from sexton_records import keys, runs, spec
 from sexton_runtime.kv.types import KeyValue
 
@@ -38,8 +39,8 @@ def waiting(number: int = 0, *, delay: int = 0, revision: int = 9, **fields: Any
 
 
 def entry_of(kv: KeyValue) -> Entry:
-    record = pb.RunRecord.FromString(kv.value)
-    return Entry(kv.key, kv.mod_revision, record, runs.decode_run(record, kv.mod_revision))
+    record, run = RecordReader(coordinator_shards=1).read(kv.value, kv.mod_revision)
+    return Entry(kv.key, kv.mod_revision, record, run)
 
 
 def python_task(name: str) -> job_pb2.Task:

@@ -14,7 +14,7 @@ from sexton_core.words import RunEvent, RunState
 from sexton_queue.changes import Change
 from sexton_queue.entries import Complete, End, Now, Report
 from sexton_queue.machine import Machine
-from sexton_queue.records import RunRecord, SessionRecord, ended_run_key
+from sexton_queue.records import RunRecord, SessionRecord
 from sexton_queue.streams import Ref, WorkerStream
 from sexton_records import keys
 from sexton_records.runs import STATE_OF
@@ -86,7 +86,7 @@ class Shop:
         """Reads what the machine wants read."""
         table = self.machine.table
         for entry in list(table.stale.values()):
-            ended = self.kv(ended_run_key(entry.record))
+            ended = self.kv(entry.record.origin.run_key)
             table.reread(entry.key, self.kv(entry.key), ended, self.now)
         while table.questions:
             question = table.questions.popleft()

@@ -1,6 +1,7 @@
 """What is bounded: a record, answers to a worker that does not read, notices to a leader."""
 
 from unit.queue.lines import T, entry_of, waiting
+from unit.queue.shop import Shop
 
 from sexton.errors import Overloaded
 from sexton.v1 import job_pb2, run_pb2
@@ -8,7 +9,7 @@ from sexton_core.instants import SECOND
 from sexton_core.runs import apply, assign, assigned
 from sexton_core.words import RunEvent, RunState
 from sexton_queue import _wire, records
-from sexton_queue.records import AttemptEnd
+from sexton_queue.records import AttemptEnd, SessionRecord
 from sexton_queue.sessions import SessionTimes
 from sexton_queue.streams import Assigned, LeaderStream, Ref, Settled, WorkerStream
 
@@ -29,15 +30,24 @@ def test_a_record_stays_below_what_a_value_takes_however_often_its_run_fails_lou
     for attempt in range(60):
         now += 1_000 * SECOND
         run = assign(run, "session", now)
-        record = records.assign_record(record, run, "worker", now)
+        _, record = records.assign_record(record, run, "worker", now)
         run = assigned(run, 100 + attempt)
         failed = apply(run, RunEvent.FAIL, now)
-        record = records.end_attempt_record(record, failed, run.token, loud, now)
+        value, record = records.end_attempt_record(record, failed, run.token, loud, now)
         run = failed
-        assert record.ByteSize() < 700 * KIB
-    assert len(record.attempts) == 21
-    assert record.attempts[0].number == 1
-    assert record.attempts[-1].output_tail == loud.output_tail
+        assert len(value) < 700 * KIB
+    attempts = records.RunRecord.FromString(value).attempts
+    assert [attempt.number for attempt in attempts] == [1, *range(41, 61)]
+    assert attempts[-1].output_tail == loud.output_tail
+
+
+def test_sessions_that_take_much_are_written_by_several_commits() -> None:
+    shop = Shop()
+    for number in range(3):
+        record = SessionRecord(worker="w" * 700 * KIB, queues=["default"], slots=1)
+        stream = WorkerStream(lambda: None)
+        shop.machine.roster.hello("", record, (), stream, shop.now, new_id=f"s{number}")
+    assert len(shop.machine.decide(shop.now)) == 2
 
 
 def test_a_worker_that_reads_no_answers_is_cut() -> None:
@@ -62,7 +72,7 @@ def test_large_assignments_go_in_several_messages_and_stops_after_them() -> None
     stream.session = "session"
     for number in range(1, 201):
         ref = Ref(entry.key, number)
-        stream.assignments.append(Assigned(ref, 1, entry.record, SECOND, 0))
+        stream.assignments.append(Assigned(ref, 1, entry.record.origin, SECOND, 0))
     stream.stop(Ref(entry.key, 200), "enough", terminate=False)
     responses = list(_wire.pull_responses(stream, 7, SessionTimes()))
     assert [len(response.cancellations) for response in responses[:-1]] == [0] * (

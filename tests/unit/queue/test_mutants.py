@@ -7,7 +7,8 @@ import pytest
 from unit.queue.test_walks import Walk
 
 from sexton_core.runs import Run
-from sexton_queue import changes, records, roster
+from sexton_core.words import RunState
+from sexton_queue import records, roster
 from sexton_queue.entries import Lose
 from sexton_queue.records import RunRecord
 from sexton_queue.roster import Roster
@@ -23,14 +24,15 @@ def grace_for_all(patch: pytest.MonkeyPatch) -> None:
 
 
 def token_not_copied(patch: pytest.MonkeyPatch) -> None:
-    right = records.move_record
+    right = records.owner_part
 
-    def move_record(record: RunRecord, run: Run) -> RunRecord:
-        changed = right(record, run)
-        changed.token = 0
-        return changed
+    def owner_part(run: Run, not_before: int) -> RunRecord:
+        part = right(run, not_before)
+        if run.state in (RunState.CANCELLING, RunState.TERMINATING):
+            part.token = 0
+        return part
 
-    patch.setattr(changes.records, "move_record", move_record)
+    patch.setattr(records, "owner_part", owner_part)
 
 
 def unlisted_given_up(patch: pytest.MonkeyPatch) -> None:

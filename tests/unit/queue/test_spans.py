@@ -8,6 +8,7 @@ from unit.queue.test_machine import at_work, shop_with
 
 from sexton.internal.v1 import records_pb2 as pb
 from sexton.v1 import job_pb2, run_pb2
+from sexton_core.words import RunState
 from sexton_queue.spans import spans_of, spans_to
 from sexton_runtime import otlp
 from sexton_runtime.exporting import Exporter
@@ -101,7 +102,7 @@ def test_a_run_without_a_trace_context_writes_nothing():
 def test_the_record_of_a_run_is_told_once_its_end_is_durable_and_not_before():
     told = []
     shop = shop_with(waiting())
-    shop.machine._ended = lambda record, arrived_at: told.append((record.state, arrived_at))
+    shop.machine._ended = lambda *ended: told.append(ended[2:])
     hand = at_work(shop)
     hand.begin()
     hand.finish()
@@ -112,15 +113,15 @@ def test_the_record_of_a_run_is_told_once_its_end_is_durable_and_not_before():
     shop.pump()
     hand.read()
     shop.pump()
-    assert told == [(run_pb2.RUN_STATE_SUCCEEDED, 0)]
+    assert told == [(RunState.SUCCEEDED, 0)]
 
 
 def test_of_runs_that_are_not_sampled_only_dead_letters_are_written():
     exporter = Exporter("http://127.0.0.1:1", {})
     ended = spans_to(exporter)
     unsampled = TRACEPARENT[:-1] + "0"
-    ended(record(traceparent=unsampled), 0)
+    ended(b"", unsampled, RunState.SUCCEEDED, 0)
     assert len(exporter.sinks[0]) == 0
-    ended(record(traceparent=unsampled, state=run_pb2.RUN_STATE_FAILED), 0)
-    ended(record(), 0)
+    ended(b"", unsampled, RunState.FAILED, 0)
+    ended(b"", TRACEPARENT, RunState.SUCCEEDED, 0)
     assert len(exporter.sinks[0]) == 2
