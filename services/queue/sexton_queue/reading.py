@@ -1,6 +1,6 @@
 """What an owner reads: what is assigned, at its takeover; pages of the line; what it is unsure of.
 
-And, in a slow round, all of `active/`: a push is a hint, and may have been lost. A round begins
+And, in slow rounds, all of `active/`: a push is a hint, and may have been lost. A round begins
 early where a leader has opened a stream: the one before it may have pushed nothing of what it
 committed last.
 """
@@ -25,6 +25,7 @@ from sexton_queue.records import (
     SessionRecord,
     job_of,
 )
+from sexton_queue.rounds import Rounds, Stretch
 from sexton_queue.table import Question, answer_ended
 from sexton_records import keys
 from sexton_records.runs import STATE_OF, decode_run
@@ -35,7 +36,7 @@ from sexton_runtime.kv.watcher import LASTING
 from sexton_runtime.randomness import Randomness
 
 ROUND_S: Final = 5.0
-"""A round over `active/` begins this long after the one before, or when that has ended."""
+"""A round over the lanes begins this long after the one before, or when that has ended."""
 PAGE_PAUSE_S: Final = 0.25
 """Between two pages of a round, at least: a long line costs little, and is told of more slowly."""
 PAGE_PAUSES: Final = 20
@@ -139,30 +140,30 @@ class Reading:
                 group.create_task(self._refill(refill, done))
 
     def look_again(self) -> None:
-        """Has the next round over `active/` begin as soon as the present one has ended."""
+        """Has the next round over the lanes begin as soon as the present one has ended."""
         self._wanted.set()
 
     async def sweep(self, done: Callable[[], object]) -> None:
         """Goes through all of `active/`, slowly and for ever."""
-        prefix = keys.active_prefix(self._shard)
+        rounds = Rounds(keys.active_prefix(self._shard))
         while True:
             started_ns = self._now().boot
             self._wanted.clear()
+            rounds.begin()
             try:
                 await self._load_paused()  # what became of a commit may not be known
             except LASTING:
                 raise
             except SextonError:
                 pass  # it is read again in the next round
-            start, end = prefix, prefix_end(prefix)
-            while start:
+            while stretch := rounds.next(due=self._is_due(started_ns)):
                 page_ns = self._now().boot
                 try:
-                    start = await self._sweep_page(start, end)
+                    await self._sweep_page(rounds, stretch)
                 except LASTING:
                     raise
                 except SextonError:
-                    pass  # the page is read again
+                    rounds.failed(stretch)
                 done()
                 took_s = (self._now().boot - page_ns) / 1e9
                 await asyncio.sleep(max(PAGE_PAUSE_S, min(PAGE_PAUSES * took_s, ROUND_S)))
@@ -173,17 +174,21 @@ class Reading:
             except TimeoutError:
                 pass
 
-    async def _sweep_page(self, start: bytes, end: bytes) -> bytes:
-        """Reads one page; gives where the next one begins, empty where it was the last."""
+    def _is_due(self, started_ns: int) -> bool:
+        """Tells whether the round after the one that began then is to begin."""
+        return self._wanted.is_set() or self._now().boot - started_ns >= ROUND_S * 1e9
+
+    async def _sweep_page(self, rounds: Rounds, stretch: Stretch) -> None:
         self._table.begin_reading()
         try:
-            page = await self._store.scan(start, end)
+            page = await self._store.scan(stretch.start, stretch.end)
             ready = len(self._table.line.ready)
             self._table.observe(page.kvs, self._now())
             self._machine.counters.found += max(len(self._table.line.ready) - ready, 0)
         finally:
             self._table.end_reading()
-        return page.kvs[-1].key + b"\0" if page.next_token else b""
+        first, last = (page.kvs[0].key, page.kvs[-1].key) if page.kvs else (b"", b"")
+        rounds.took(first, last if page.next_token else b"")
 
     async def _refill(self, refill: Refill, done: Callable[[], object]) -> None:
         self._table.begin_reading()
