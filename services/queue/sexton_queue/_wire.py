@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from sexton.errors import InvalidArgument, TooLarge
 from sexton.internal.v1 import queue_pb2
 from sexton.v1 import run_pb2, worker_pb2
 from sexton_core.errors import IdError
 from sexton_core.ids import check_name
-from sexton_core.instants import MILLISECOND
+from sexton_core.instants import MILLISECOND, Duration
 from sexton_core.words import RunEvent
-from sexton_queue.entries import Report
-from sexton_queue.records import SessionRecord
+from sexton_queue.records import AttemptEnd, SessionRecord
 from sexton_queue.sessions import SessionTimes
 from sexton_queue.streams import Assigned, Greeting, LeaderStream, Ref, WorkerStream
 from sexton_records.runs import STATES
@@ -40,12 +39,6 @@ MAX_RESPONSE_BYTES: Final = 2 * 1024 * 1024
 MAX_RESPONSE_ITEMS: Final = 10_000
 
 _MAX_MILLISECONDS: Final = 10 * 366 * 86_400_000
-_TEXTS: Final = (
-    ("completions.result_json", MAX_RESULT_BYTES),
-    ("completions.error.message", MAX_TEXT_BYTES),
-    ("completions.error.detail", MAX_DETAIL_BYTES),
-    ("completions.output_tail", MAX_OUTPUT_BYTES),
-)
 _EVENTS: Final = {
     run_pb2.ATTEMPT_STATE_SUCCEEDED: RunEvent.SUCCEED,
     run_pb2.ATTEMPT_STATE_FAILED: RunEvent.FAIL,
@@ -53,6 +46,11 @@ _EVENTS: Final = {
     run_pb2.ATTEMPT_STATE_CANCELLED: RunEvent.STOP,
     run_pb2.ATTEMPT_STATE_TERMINATED: RunEvent.STOP,
 }
+
+
+Completion: TypeAlias = tuple[Ref, RunEvent, AttemptEnd, Duration]
+"""Of which attempt, how it ended in the words of the rules and of its record, and for how long it
+asks to be left alone."""
 
 
 class Hello(NamedTuple):
@@ -102,8 +100,8 @@ def hello_from(request: worker_pb2.PullRequest) -> Hello:
     return Hello(hello.session, record, held, hello.owner_token)
 
 
-def check_pull(request: worker_pb2.PullRequest) -> None:
-    """Checks a further message of a worker's stream."""
+def check_pull(request: worker_pb2.PullRequest) -> list[Completion]:
+    """Checks a further message of a worker's stream, and reads its completions."""
     if request.HasField("hello"):
         raise InvalidArgument("hello", "a second one", "hello in the first message only")
     if request.credits < 0:
@@ -111,38 +109,20 @@ def check_pull(request: worker_pb2.PullRequest) -> None:
     if request.heartbeat < 0:
         raise InvalidArgument("heartbeat", request.heartbeat, "numbers that rise from 1")
     for ref in request.started:
-        _check_ref(ref, "started")
+        _ref(ref, "started")
     for ref in request.returned:
-        _check_ref(ref, "returned")
-    for completion in request.completions:
-        _check_completion(completion)
+        _ref(ref, "returned")
     for progress in request.progress:
-        _check_ref(progress.attempt, "progress.attempt")
+        _ref(progress.attempt, "progress.attempt")
         if not math.isfinite(progress.fraction) or progress.fraction > 1:
             raise InvalidArgument("progress.fraction", progress.fraction, "0 to 1, or below 0")
         _check_text("progress.message", progress.message, MAX_NAME_CHARACTERS)
+    return [_completion(completion) for completion in request.completions]
 
 
 def ref_from(ref: worker_pb2.AttemptRef) -> Ref:
     """Reads an attempt's name that has been checked."""
     return Ref(ref.handle, ref.token)
-
-
-def report_from(completion: worker_pb2.Completion) -> Report:
-    """Reads a completion that has been checked."""
-    error = completion.error
-    return Report(
-        event=_event(completion),
-        result_json=completion.result_json,
-        error_kind=error.kind,
-        error_message=error.message,
-        error_detail=error.detail,
-        output_tail=completion.output_tail,
-        wait_ms=completion.wait_ms,
-        execution_ms=completion.execution_ms,
-        terminated=completion.state == run_pb2.ATTEMPT_STATE_TERMINATED,
-        retry_after=completion.retry_after_ms * MILLISECOND,
-    )
 
 
 def check_ends(ends: Sequence[queue_pb2.EndRequest]) -> None:
@@ -185,7 +165,8 @@ def pull_responses(
         del stream.answers[:MAX_RESPONSE_ITEMS]
         for ref, accepted, state in answers:
             result = response.results.add(accepted=accepted)
-            result.attempt.handle, result.attempt.token = ref
+            attempt = result.attempt
+            attempt.handle, attempt.token = ref
             if state is not None:
                 result.state = STATES[state]
         if not stream.assignments:  # an attempt is not stopped before it is sent
@@ -241,52 +222,61 @@ def _assign(message: worker_pb2.Assignment, assigned: Assigned, session: str) ->
     message.timeout_ms = max(assigned.timeout // MILLISECOND, 1)
     message.start_timeout_ms = -(-assigned.start_timeout // MILLISECOND)
     message.traceparent = origin.traceparent
-    message.attempt.handle, message.attempt.token = assigned.ref
+    attempt = message.attempt
+    attempt.handle, attempt.token = assigned.ref
 
 
-def _check_completion(completion: worker_pb2.Completion) -> None:
-    _check_ref(completion.attempt, "completions.attempt")
-    if completion.state not in _EVENTS:
-        raise InvalidArgument("completions.state", completion.state, "how an attempt ended")
-    succeeded = completion.state == run_pb2.ATTEMPT_STATE_SUCCEEDED
-    if completion.result_json and not succeeded:
+def _completion(said: worker_pb2.Completion) -> Completion:
+    """Checks and reads a completion, each field once: this is done for every run."""
+    ref = _ref(said.attempt, "completions.attempt")
+    state, for_good, retry_after_ms = said.state, said.for_good, said.retry_after_ms
+    result_json, output_tail = said.result_json, said.output_tail
+    wait_ms, execution_ms = said.wait_ms, said.execution_ms
+    event = _EVENTS.get(state)
+    if event is None:
+        raise InvalidArgument("completions.state", state, "how an attempt ended")
+    succeeded = state == run_pb2.ATTEMPT_STATE_SUCCEEDED
+    if result_json and not succeeded:
         raise InvalidArgument("completions.result_json", "a result", "one with SUCCEEDED only")
-    failed = completion.state == run_pb2.ATTEMPT_STATE_FAILED
-    if (completion.for_good or completion.retry_after_ms) and not failed:
-        raise InvalidArgument("completions.state", completion.state, "FAILED with what may follow")
-    error = completion.error
-    _check_text("completions.error.kind", error.kind, MAX_KIND_CHARACTERS)
-    texts = (completion.result_json, error.message, error.detail, completion.output_tail)
-    if any(texts):
-        _check_sizes(texts)
-    for field, value in (
-        ("completions.wait_ms", completion.wait_ms),
-        ("completions.execution_ms", completion.execution_ms),
-        ("completions.retry_after_ms", completion.retry_after_ms),
-    ):
-        if not 0 <= value <= _MAX_MILLISECONDS:
-            raise InvalidArgument(field, value, "milliseconds, 0 to ten years")
+    if (for_good or retry_after_ms) and state != run_pb2.ATTEMPT_STATE_FAILED:
+        raise InvalidArgument("completions.state", state, "FAILED with what may follow")
+    error = None
+    if said.HasField("error") or not succeeded:
+        given = said.error
+        error = run_pb2.RunError(kind=given.kind, message=given.message, detail=given.detail)
+        _check_text("completions.error.kind", error.kind, MAX_KIND_CHARACTERS)
+        _check_size("completions.error.message", error.message, MAX_TEXT_BYTES)
+        _check_size("completions.error.detail", error.detail, MAX_DETAIL_BYTES)
+    if result_json:
+        _check_size("completions.result_json", result_json, MAX_RESULT_BYTES)
+    if output_tail:
+        _check_size("completions.output_tail", output_tail, MAX_OUTPUT_BYTES)
+    _check_milliseconds("completions.wait_ms", wait_ms)
+    _check_milliseconds("completions.execution_ms", execution_ms)
+    _check_milliseconds("completions.retry_after_ms", retry_after_ms)
+    if for_good:
+        event = RunEvent.FAIL_FOR_GOOD
+    if succeeded:
+        error = None
+    end = AttemptEnd(state, error, result_json, output_tail, wait_ms, execution_ms)
+    return ref, event, end, retry_after_ms * MILLISECOND
 
 
-def _check_sizes(texts: tuple[str, ...]) -> None:
-    for text, (field, limit) in zip(texts, _TEXTS, strict=True):
-        if len(text) > limit // 4 and len(text.encode()) > limit:
-            raise TooLarge(field, len(text.encode()), limit)
+def _check_milliseconds(field: str, value: int) -> None:
+    if not 0 <= value <= _MAX_MILLISECONDS:
+        raise InvalidArgument(field, value, "milliseconds, 0 to ten years")
 
 
-def _event(completion: worker_pb2.Completion) -> RunEvent:
-    event = _EVENTS[completion.state]
-    return RunEvent.FAIL_FOR_GOOD if completion.for_good else event
+def _check_size(field: str, text: str, limit: int) -> None:
+    if len(text) > limit // 4 and len(text.encode()) > limit:
+        raise TooLarge(field, len(text.encode()), limit)
 
 
 def _ref(ref: worker_pb2.AttemptRef, field: str) -> Ref:
-    _check_ref(ref, field)
-    return Ref(ref.handle, ref.token)
-
-
-def _check_ref(ref: worker_pb2.AttemptRef, field: str) -> None:
-    if not ref.handle or ref.token < 1:
-        raise InvalidArgument(field, (ref.handle, ref.token), "a handle and a token as assigned")
+    handle, token = ref.handle, ref.token
+    if not handle or token < 1:
+        raise InvalidArgument(field, (handle, token), "a handle and a token as assigned")
+    return Ref(handle, token)
 
 
 def _check_text(field: str, text: str, limit: int) -> None:

@@ -14,7 +14,7 @@ from sexton_core.instants import Instant
 from sexton_core.runs import WITH_WORKER, Judgement, Run, apply, assign, complete, overdue, report
 from sexton_core.words import RunEvent, RunState
 from sexton_queue import records
-from sexton_queue.entries import Ask, Complete, End, Entry, GiveBack, Lose, Report, TimeUp
+from sexton_queue.entries import Ask, Complete, End, Entry, GiveBack, Lose, TimeUp
 from sexton_queue.pieces import Record
 from sexton_queue.records import AttemptEnd
 from sexton_queue.sessions import Session
@@ -35,6 +35,11 @@ class Kind(Enum):
     END = "end"
     OPEN = "open"  # a session's record is written
     CLOSE = "close"  # a session's record is deleted
+
+
+_ASSIGN: Final = Kind.ASSIGN
+_END: Final = Kind.END
+_ACCEPTED: Final = Judgement.ACCEPTED
 
 
 class Change:
@@ -87,7 +92,7 @@ def assignment(entry: Entry, session: Session, now: Instant) -> Change:
         not_before=run.not_before,
     )
     return Change(
-        Kind.ASSIGN,
+        _ASSIGN,
         txn,
         entry=entry,
         run=run,
@@ -152,24 +157,13 @@ def stop_sent(entry: Entry) -> None:
 
 
 def _completion(entry: Entry, ask: Complete, now: Instant, shards: int) -> Change | None:
-    said = ask.report
-    settled = complete(entry.run, ask.token, said.event, now, retry_after=said.retry_after)
-    if settled.judgement is not Judgement.ACCEPTED:
+    settled = complete(entry.run, ask.token, ask.event, now, retry_after=ask.retry_after)
+    if settled.judgement is not _ACCEPTED:
         ask.answer(settled.judgement is Judgement.REPEATED, entry.run.state)
         return None
-    end = AttemptEnd(
-        _attempt_state(said),
-        error=None
-        if said.event is RunEvent.SUCCEED
-        else run_pb2.RunError(
-            kind=said.error_kind, message=said.error_message, detail=said.error_detail
-        ),
-        result_json=said.result_json,
-        output_tail=said.output_tail,
-        wait_ms=said.wait_ms,
-        execution_ms=said.execution_ms,
-        started_at=entry.started_at,
-    )
+    end = ask.end
+    if entry.started_at:
+        end = end._replace(started_at=entry.started_at)
     return _after_attempt(entry, settled.run, end, ask, now=now, shards=shards)
 
 
@@ -179,7 +173,7 @@ def _after_attempt(
     value, record = records.end_attempt_record(entry.record, run, entry.run.token, end, now)
     if run.ended:
         txn = records.end_txn(entry.key, entry.revision, value, record.origin, run, shards=shards)
-        kind = Kind.END
+        kind = _END
     else:
         txn = records.move_txn(entry.key, entry.revision, value)
         kind = Kind.LINE_UP
@@ -237,15 +231,3 @@ def _ended_in_line(
 def _asked_for(entry: Entry) -> str:
     cancel = entry.record.cancel
     return "" if cancel is None else cancel.reason
-
-
-def _attempt_state(said: Report) -> run_pb2.AttemptState.ValueType:
-    if said.event is RunEvent.SUCCEED:
-        return run_pb2.ATTEMPT_STATE_SUCCEEDED
-    if said.event in (RunEvent.FAIL, RunEvent.FAIL_FOR_GOOD):
-        return run_pb2.ATTEMPT_STATE_FAILED
-    if said.event is RunEvent.TIME_OUT:
-        return run_pb2.ATTEMPT_STATE_TIMED_OUT
-    if said.terminated:
-        return run_pb2.ATTEMPT_STATE_TERMINATED
-    return run_pb2.ATTEMPT_STATE_CANCELLED

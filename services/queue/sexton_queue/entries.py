@@ -15,6 +15,7 @@ from sexton_core.instants import Duration, Instant
 from sexton_core.runs import Run
 from sexton_core.words import RunEvent, RunState
 from sexton_queue.pieces import Record
+from sexton_queue.records import AttemptEnd
 
 if TYPE_CHECKING:
     from sexton_queue.sessions import Session
@@ -40,28 +41,16 @@ class Place(Enum):
     HELD = "held"  # with a session
 
 
-class Report(NamedTuple):
-    """What a worker says about the end of an attempt, within the protocol's bounds."""
-
-    event: RunEvent
-    result_json: str = ""
-    error_kind: str = ""
-    error_message: str = ""
-    error_detail: str = ""
-    output_tail: str = ""
-    wait_ms: int = 0
-    execution_ms: int = 0
-    terminated: bool = False
-    retry_after: Duration = 0
-
-
 class Complete(NamedTuple):
     """A worker reports the end of an attempt."""
 
     token: int
-    report: Report
+    event: RunEvent
+    end: AttemptEnd
+    """The same as the attempt's record is to keep it."""
     answer: Callable[[bool, RunState | None], object]
     """Takes whether it counts or has counted, and where the run stands (None: not known)."""
+    retry_after: Duration = 0
 
 
 class GiveBack(NamedTuple):

@@ -78,6 +78,8 @@ def end_attempt_record(
     if len(past) > _FEW_ATTEMPTS:
         past = _fit(past, len(record.origin.value) + part.ByteSize())
     value = _join(record, past, part)
+    if run.ended:
+        return value, record
     return value, Record(record.origin, run.not_before, past, None, record.cancel)
 
 

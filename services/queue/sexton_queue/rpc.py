@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -253,7 +253,7 @@ async def _hear_worker(
     heartbeat = 0
     async for request in requests:
         tenure.require()
-        wire.check_pull(request)
+        completions = wire.check_pull(request)
         if session.stream is not stream or session.ended:
             return
         if session.greeting is not None:
@@ -263,32 +263,36 @@ async def _hear_worker(
                 expected = f"a number above {heartbeat}"
                 raise InvalidArgument("heartbeat", request.heartbeat, expected)
             heartbeat = request.heartbeat
-        _take(request, tenure, session, stream)
+        _take(request, completions, tenure, session, stream)
         tenure.wake()
         if request.closing:
             return
 
 
 def _take(
-    request: worker_pb2.PullRequest, tenure: Tenure, session: Session, stream: WorkerStream
+    request: worker_pb2.PullRequest,
+    completions: Sequence[wire.Completion],
+    tenure: Tenure,
+    session: Session,
+    stream: WorkerStream,
 ) -> None:
     roster, table, now = tenure.machine.roster, tenure.machine.table, tenure.now()
     if session.credits + request.credits > session.slots:
         raise InvalidArgument(
             "credits", session.credits + request.credits, f"in all at most {session.slots} slots"
         )
-    for completion in request.completions:
-        handle = completion.attempt.handle
-        if handle not in table.by_key and not table.is_handle(handle):
+    by_key = table.by_key
+    for (handle, _), *_ in completions:
+        if handle not in by_key and not table.is_handle(handle):
             raise InvalidArgument("completions.attempt.handle", handle, "a handle of this queue")
     if request.heartbeat:
         roster.hear(session, stream, request.heartbeat, now)
     for started in request.started:
         roster.started(stream, wire.ref_from(started), now)
-    for completion in request.completions:
-        ref = wire.ref_from(completion.attempt)
+    for ref, event, end, retry_after in completions:
         answer = partial(_answer, stream, ref)
-        table.ask_or_read(ref.handle, Complete(ref.token, wire.report_from(completion), answer))
+        ask = Complete(ref.token, event, end, answer, retry_after)
+        table.ask_or_read(ref.handle, ask)
     for returned in request.returned:
         roster.returned(wire.ref_from(returned))
     for progress in request.progress:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from unit.queue.lines import UID, T
 
+from sexton.v1 import run_pb2
 from sexton_core.instants import SECOND
 from sexton_core.runs import WITH_WORKER
 from sexton_core.words import RunEvent, RunState
 from sexton_queue.changes import Change
-from sexton_queue.entries import Complete, End, Now, Report
+from sexton_queue.entries import Complete, End, Now
 from sexton_queue.machine import Machine
-from sexton_queue.records import RunRecord, SessionRecord
+from sexton_queue.records import AttemptEnd, RunRecord, SessionRecord
 from sexton_queue.streams import Ref, WorkerStream
 from sexton_records import keys
 from sexton_records.runs import STATE_OF
@@ -27,6 +28,17 @@ from sexton_runtime.kv.types import (
     Txn,
     TxnResult,
 )
+
+_ENDS = {
+    RunEvent.SUCCEED: run_pb2.ATTEMPT_STATE_SUCCEEDED,
+    RunEvent.FAIL: run_pb2.ATTEMPT_STATE_FAILED,
+    RunEvent.STOP: run_pb2.ATTEMPT_STATE_CANCELLED,
+}
+
+
+def said(event: RunEvent) -> AttemptEnd:
+    """What a worker says of an attempt that ended so."""
+    return AttemptEnd(_ENDS[event])
 
 
 class Shop:
@@ -246,7 +258,7 @@ class Hand:
         def answer(accepted: bool, state: RunState | None) -> None:  # noqa: FBT001 - a callback
             stream.answer(ref, state, accepted=accepted)
 
-        ask = Complete(ref.token, Report(event), answer)
+        ask = Complete(ref.token, event, said(event), answer)
         self.shop.machine.table.ask_or_read(ref.handle, ask)
 
     def cut(self) -> None:

@@ -2,13 +2,13 @@
 
 from google.protobuf.duration_pb2 import Duration
 from unit.queue.lines import T, waiting
-from unit.queue.shop import Hand, Shop
+from unit.queue.shop import Hand, Shop, said
 
 from sexton.v1 import job_pb2, run_pb2
 from sexton_core.instants import SECOND
 from sexton_core.words import RunEvent, RunState
 from sexton_queue.describe import describe
-from sexton_queue.entries import Complete, Report
+from sexton_queue.entries import Complete
 from sexton_queue.streams import LeaderStream, Ref
 from sexton_runtime.kv.types import KeyValue, Outcome, TxnResult
 
@@ -87,8 +87,8 @@ def test_a_repeated_completion_is_answered_with_what_was_recorded() -> None:
     answers: list[tuple[bool, RunState | None]] = []
 
     def ask(token: int, event: RunEvent) -> None:
-        said = Complete(token, Report(event), lambda *answer: answers.append(answer))
-        shop.machine.table.ask_or_read(ref.handle, said)
+        ask = Complete(token, event, said(event), lambda *answer: answers.append(answer))
+        shop.machine.table.ask_or_read(ref.handle, ask)
         shop.pump()
 
     ask(ref.token, RunEvent.FAIL)

@@ -8,12 +8,14 @@ from sexton_core.runs.machine import Run, apply
 from sexton_core.runs.table import WITH_WORKER
 from sexton_core.words import RunEvent
 
-COMPLETIONS: Final = (
-    RunEvent.SUCCEED,
-    RunEvent.FAIL,
-    RunEvent.FAIL_FOR_GOOD,
-    RunEvent.TIME_OUT,
-    RunEvent.STOP,
+COMPLETIONS: Final = frozenset(
+    {
+        RunEvent.SUCCEED,
+        RunEvent.FAIL,
+        RunEvent.FAIL_FOR_GOOD,
+        RunEvent.TIME_OUT,
+        RunEvent.STOP,
+    }
 )
 """How an attempt ends by its worker's own word."""
 
@@ -28,6 +30,9 @@ class Judgement(StrEnum):
     # The attempt has been replaced, given back, or given up by the owner. The worker kills what it
     # still runs.
     REFUSED = "refused"
+
+
+_ACCEPTED: Final = Judgement.ACCEPTED
 
 
 class Settlement(NamedTuple):
@@ -70,7 +75,7 @@ def complete(
     """
     assert event in COMPLETIONS, "only a worker's own word completes an attempt"
     if holds(run, token):
-        return Settlement(Judgement.ACCEPTED, apply(run, event, now, retry_after=retry_after))
+        return Settlement(_ACCEPTED, apply(run, event, now, retry_after=retry_after))
     if run.ended and run.completed and run.token == token > 0:
         return Settlement(Judgement.REPEATED, run)
     return Settlement(Judgement.REFUSED, run)
