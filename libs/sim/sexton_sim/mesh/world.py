@@ -50,6 +50,9 @@ from sexton_worker.config import WorkerConfig
 
 __all__ = ["MeshWorld", "plan_of", "run"]
 
+_LAST_CALLS_S = 1.0
+"""What users have asked for by then is answered before the last words, which may move the mesh's
+clock: a start that waits for its time would wait until after the end."""
 DRAINED_WITHIN_S = 600.0
 """After healing and a quiet time, with every job paused: sessions, retries and backoffs end, and
 what waits for a queue that has one run at a time. No world comes near it that makes progress."""
@@ -177,6 +180,7 @@ class MeshWorld(Simulation):
         await asyncio.sleep(self.plan.quiet_s)
         self.quiet = (healed_ns, self.loop.now_ns)
         self.stopping = True
+        await asyncio.sleep(_LAST_CALLS_S)
         last = self.loop.process("last")
         failure: str = await last.spawn(self._finish(last))
         return failure
