@@ -270,6 +270,11 @@ def ended_prefix(shard: int) -> bytes:
     return b"ended/%03d/" % shard
 
 
+def ended_until(shard: int, end: Instant) -> bytes:
+    """Returns the end (exclusive) of the range of runs that ended up to and including `end`."""
+    return b"ended/%03d/%s" % (shard, _time(end + 1))
+
+
 def parse_ended_key(key: bytes) -> tuple[Instant, str, RunId]:
     """Returns the time, the job's uid and the run's id; for dead letters too."""
     _, _, end, uid, run_id = key.decode().split("/")

@@ -13,34 +13,26 @@ from typing import Final, NamedTuple
 import structlog
 
 from sexton.internal.v1 import records_pb2 as pb
-from sexton_coordinator.jobs_store import JobRef, LoadedJob, get_all
+from sexton_coordinator.jobs_store import JobRef, LoadedJob
 from sexton_coordinator.leader.counters import Counters
+from sexton_coordinator.leader.ended_runs import EndedRuns
 from sexton_coordinator.leader.filling import Filling
 from sexton_coordinator.mesh import Mesh
 from sexton_coordinator.requests import KEPT_NS
 from sexton_core.instants import DAY, Duration, Instant
 from sexton_core.policy import Retention
-from sexton_core.runs.table import DEAD_LETTER_FACTOR, STATES, keep_ns
 from sexton_records import keys
-from sexton_records.runs import STATE_OF
 from sexton_runtime.kv.held_lease import HeldLease
 from sexton_runtime.kv.types import Delete, KeyValue, Page, Txn, prefix_end, unchanged
 from sexton_runtime.kv.watcher import LASTING
 
 _PAGE: Final = 500
 """Records looked at in one pass, of each kind."""
-_RUNS_PAGE: Final = 1_000
-"""Ended runs looked at in one pass: a page of the store."""
 _INTERVAL_S: Final = 0.25
-"""Time between two passes of a sweep: 2,000 records of each kind per second, 4,000 ended runs."""
-_HURRY_S: Final = 0.02
-"""And where runs end faster than that, of the runs alone: from the first pass that removes most of
-what it looks at, until a sweep has removed little. A pass waits for the store most of its time,
-behind the others."""
+"""Time between two passes of a sweep: 2,000 records of each kind per second."""
 _REST_S: Final = 10.0
 """Time between two sweeps."""
 _DELETES_PER_TXN: Final = 90
-_KEYS_PER_RUN: Final = 3
 BACKFILLS_KEPT_NS: Final[Duration] = 30 * DAY
 """How long a backfill is listed after its end."""
 MAX_FORMER: Final = 100
@@ -66,12 +58,11 @@ class _Sweep:
         self.prefix = prefix
         self.token = b""
         self.rules: dict[str, _Rules] = {}
-        self._counts: dict[tuple[str, bool], int] = {}
+        self._counts: dict[str, int] = {}
 
-    def count(self, uid: str, *, dead: bool = False) -> int:
+    def count(self, uid: str) -> int:
         """Counts a record of a job, and gives its place among the job's, newest first."""
-        number = self._counts.get((uid, dead), 0) + 1
-        self._counts[uid, dead] = number
+        number = self._counts[uid] = self._counts.get(uid, 0) + 1
         return number
 
     def turn(self, page: Page) -> None:
@@ -93,7 +84,7 @@ class RetentionPass:
         self._shard = shard
         self._filling = filling
         self._counters = counters
-        self._runs = _Sweep(keys.ended_prefix(shard))
+        self._ended_runs = EndedRuns(mesh=mesh, lease=lease, shard=shard, counters=counters)
         self._decisions = _Sweep(keys.DECISIONS)
         self._versions = _Sweep(keys.VERSIONS)
         self._formers = _Sweep(keys.FORMER)
@@ -101,31 +92,24 @@ class RetentionPass:
         self._backfills = _Sweep(keys.backfills_prefix(shard))
 
     async def run(self) -> None:
-        """Sweeps until cancelled."""
+        """Removes until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._ended_runs.run())
+            group.create_task(self._sweep())
+
+    async def _sweep(self) -> None:
         sweeps = (
-            self._runs,
             self._decisions,
             self._versions,
             self._formers,
             self._requests,
             self._backfills,
         )
-        loop = asyncio.get_running_loop()
-        hurries, most, others_at = False, 0, 0.0
         while True:
             swept = not any(sweep.token for sweep in sweeps)
-            await asyncio.sleep(_HURRY_S if hurries else _REST_S if swept else _INTERVAL_S)
-            runs = self._counters.removed_runs
+            await asyncio.sleep(_REST_S if swept else _INTERVAL_S)
             try:
-                if hurries and loop.time() < others_at:
-                    await self._sweep_runs()
-                else:
-                    await self.run_once()
-                    others_at = loop.time() + _INTERVAL_S
-                most = max(most, self._counters.removed_runs - runs)
-                hurries = hurries or most > _RUNS_PAGE // 2
-                if not self._runs.token:
-                    hurries, most = most > _RUNS_PAGE // 2, 0
+                await self.run_once()
             except LASTING:
                 raise
             except Exception as error:  # noqa: BLE001 - one bad record must not end the leading
@@ -139,7 +123,6 @@ class RetentionPass:
     async def run_once(self) -> int:
         """Looks at one page of each kind; gives how many records were removed."""
         before = self._removed()
-        await self._sweep_runs()
         await self._sweep_decisions()
         if self._filling.found:  # else it is not known which versions backfills still run
             await self._sweep_versions()
@@ -151,72 +134,12 @@ class RetentionPass:
     def _removed(self) -> int:
         counters = self._counters
         return (
-            counters.removed_runs
-            + counters.removed_decisions
+            counters.removed_decisions
             + counters.removed_versions
             + counters.removed_former_jobs
             + counters.removed_requests
             + counters.removed_backfills
         )
-
-    # Runs -------------------------------------------------------------------------------------
-
-    async def _sweep_runs(self) -> None:
-        sweep = self._runs
-        page = await self._page(sweep, _RUNS_PAGE)
-        ended = [(kv, pb.EndedRecord.FromString(kv.value)) for kv in page.kvs]
-        await self._learn_from_runs(sweep, ended)
-        now = self._mesh.now()
-        gone: list[tuple[KeyValue, pb.EndedRecord]] = []
-        for kv, record in ended:
-            end, uid, _ = keys.parse_ended_key(kv.key)
-            rules, state = sweep.rules[uid], STATE_OF[record.state]
-            dead = STATES[state].dead_letter
-            most = rules.max_runs * (DEAD_LETTER_FACTOR if dead else 1)
-            if sweep.count(uid, dead=dead) > most or now - end > keep_ns(state, rules.max_age_ns):
-                gone.append((kv, record))
-        sweep.turn(page)
-        self._counters.removed_runs += await self._remove_runs(gone)
-
-    async def _learn_from_runs(
-        self, sweep: _Sweep, ended: Iterable[tuple[KeyValue, pb.EndedRecord]]
-    ) -> None:
-        """Reads the rules of jobs that come up for the first time, from their newest run."""
-        newest: dict[str, bytes] = {}
-        for kv, record in ended:
-            _, uid, _ = keys.parse_ended_key(kv.key)
-            if uid not in sweep.rules:
-                newest.setdefault(uid, _run_key(kv, record))
-        found = await get_all(self._mesh.store, list(newest.values()))
-        for uid, kv in zip(newest, found, strict=True):
-            template = pb.RunRecord.FromString(kv.value).template
-            known = bool(template.retain_runs)
-            sweep.rules[uid] = (
-                _Rules(template.retain_runs, template.retain_ns) if known else _DEFAULT
-            )
-
-    async def _remove_runs(self, gone: Sequence[tuple[KeyValue, pb.EndedRecord]]) -> int:
-        dead = {
-            kv.key: _run_key(kv, record)
-            for kv, record in gone
-            if STATES[STATE_OF[record.state]].dead_letter
-        }
-        queues = {
-            key: pb.RunRecord.FromString(kv.value).template.queue
-            for key, kv in zip(
-                dead, await get_all(self._mesh.store, list(dead.values())), strict=True
-            )
-        }
-        deletes: list[list[Delete]] = []
-        for kv, record in gone:
-            group = [Delete(kv.key), Delete(_run_key(kv, record))]
-            if queues.get(kv.key):
-                queue_shard = keys.shard_of(queues[kv.key], self._mesh.queue_shards)
-                end, uid, run_id = keys.parse_ended_key(kv.key)
-                group.append(Delete(keys.dead_key(queue_shard, end, uid, run_id)))
-            deletes.append(group)
-        await self._delete(deletes, _DELETES_PER_TXN // _KEYS_PER_RUN)
-        return len(deletes)
 
     # Decisions and versions -------------------------------------------------------------------
 
@@ -350,8 +273,3 @@ class RetentionPass:
         ]
         if txns:
             await self._lease.commit(txns)
-
-
-def _run_key(kv: KeyValue, record: pb.EndedRecord) -> bytes:
-    _, uid, run_id = keys.parse_ended_key(kv.key)
-    return keys.run_key(record.namespace, record.job, uid, run_id)
