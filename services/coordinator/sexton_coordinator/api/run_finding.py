@@ -52,11 +52,15 @@ class FoundRun(NamedTuple):
     as_of: int
 
 
-class _Place(NamedTuple):
-    """The keys of a run: in flight (empty: not known), and once it has ended."""
+class Place(NamedTuple):
+    """The keys of a run: in flight (empty: not known), and once it has ended.
+
+    made_at: revision of the commit that made it; 0: not known.
+    """
 
     handle: bytes
     ended: bytes
+    made_at: int = 0
 
 
 class RunFinder:
@@ -65,7 +69,7 @@ class RunFinder:
     def __init__(self, mesh: Mesh) -> None:
         self._mesh = mesh
         self._jobs = _Latest[JobName]()
-        self._places = _Latest[_Place]()
+        self._places = _Latest[Place]()
 
     def remembered(self, name: Name) -> JobName | None:
         """Returns a job's incarnation as it was last seen; it may be another by now."""
@@ -75,13 +79,21 @@ class RunFinder:
         """Forgets a job's incarnation."""
         self._jobs.forget(name)
 
-    def remember_run(self, name: Name, run: run_pb2.Run) -> None:
-        """Remembers where a run of a job is that was made a moment ago."""
+    def remember_run(self, name: Name, run: run_pb2.Run, made_at: int) -> None:
+        """Remembers where a run of a job is that was made a moment ago, at a revision, if known."""
         run_id = run.name.rpartition("/")[2]
         handle = Handle(run_id, run.queue, run.priority, instant_of(run.not_before_time))
         key = handle_key(self._mesh, run.job_uid, handle)
         ended = keys.run_key(name.namespace, name.job, run.job_uid, run_id)
-        self._places.put(name._replace(run=run_id), _Place(key, ended))
+        self._places.put(name._replace(run=run_id), Place(key, ended, made_at))
+
+    def take_new(self, name: Name) -> Place | None:
+        """Returns where a run is that was made a moment ago, once; None: it is to be found."""
+        place = self._places.get(name)
+        if place is None or not place.made_at:
+            return None
+        self._places.put(name, place._replace(made_at=0))
+        return place
 
     async def find(self, name: Name) -> FoundRun | None:
         """Returns a run; None: there is none, or it is no longer kept."""
@@ -94,7 +106,7 @@ class RunFinder:
         if found is not None:
             job = found.record.template
             ended = keys.run_key(job.namespace, job.job, job.job_uid, name.run)
-            self._places.put(name, _Place(found.handle, ended))
+            self._places.put(name, Place(found.handle, ended))
         return found
 
     async def _search(self, name: Name) -> FoundRun | None:
@@ -107,7 +119,7 @@ class RunFinder:
                 return found
         async for uid in self.incarnations(name, hint):
             ended = keys.run_key(name.namespace, name.job, uid, run_id)
-            found = await self._at(_Place(b"", ended))
+            found = await self._at(Place(b"", ended))
             if found is not None:
                 return found
         return None
@@ -181,7 +193,7 @@ class RunFinder:
         """Returns a run of one incarnation: in flight if `live` names it, else ended."""
         handle = next((handle for handle in live if handle.run_id == run_id), None)
         key = b"" if handle is None else handle_key(self._mesh, job.uid, handle)
-        return await self._at(_Place(key, keys.run_key(job.namespace, job.job, job.uid, run_id)))
+        return await self._at(Place(key, keys.run_key(job.namespace, job.job, job.uid, run_id)))
 
     async def incarnations(self, name: Name, hint: str = "") -> AsyncIterator[str]:
         """Yields the uids under which ended runs of a job are kept, at most `MAX_INCARNATIONS`."""
@@ -195,9 +207,9 @@ class RunFinder:
             yield uid.decode()
             start = prefix + uid + _AFTER_SLASH
 
-    async def _at(self, place: _Place) -> FoundRun | None:
+    async def _at(self, place: Place) -> FoundRun | None:
         """Reads a run at its keys, in one snapshot: it ends in one commit, so it is at one."""
-        wanted = [key for key in place if key]
+        wanted = [key for key in (place.handle, place.ended) if key]
         snapshot = await self._mesh.store.get(wanted)
         for key, kv in zip(wanted, snapshot.kvs, strict=True):
             if kv.create_revision:

@@ -3,7 +3,8 @@
 In flight a run is a handle below `active/`, in the line of its queue; ended it is a record below
 `runs/`. What is followed:
 
-a run        its handle, and its record
+a run        its handle, and its record; where only its end is asked for, its record alone, from
+             the commit on that made it if that was a moment ago
 a job        its definition for its incarnation, that one's state for the queues in which its runs
              stand, the lines of these queues, and its records
 a namespace  all lines, and its records
@@ -32,7 +33,7 @@ from sexton.errors import (
 from sexton.internal.v1 import records_pb2 as records
 from sexton.v1 import scheduler_pb2 as api
 from sexton_coordinator.api.checks import Name
-from sexton_coordinator.api.run_finding import RunFinder
+from sexton_coordinator.api.run_finding import FoundRun, RunFinder
 from sexton_coordinator.api.showing import handle_key
 from sexton_coordinator.mesh import Mesh
 from sexton_core.ids import RunId
@@ -151,18 +152,26 @@ class _Watch:
 
     async def _begin_run(self) -> AsyncGenerator[list[KeyValue], None]:
         """Yields a run, and follows it where it is in flight."""
+        new = self._finder.take_new(self._name) if self._ended_only else None
+        if new is not None:
+            self._follow(new.ended, new.made_at, _exactly(new.ended))
+            return
         found = await self._finder.find(self._name)
         if found is None:
             raise NotFound("run", str(self._name))
-        job = found.record.template
-        ended = keys.run_key(job.namespace, job.job, job.job_uid, self._name.run)
         if found.handle:
             if not self._ended_only:
                 self._follow(found.handle, found.as_of, _exactly(found.handle))
+            ended = _ended_key(found)
             self._follow(ended, found.as_of, _exactly(ended))
-        if not (found.handle and self._ended_only):
-            key = found.handle or ended
-            yield [KeyValue(key, found.record.SerializeToString(), 1, found.revision, 1)]
+        yield self._stand(found)
+
+    def _stand(self, found: FoundRun) -> list[KeyValue]:
+        """Returns what is told of a run that was found."""
+        if found.handle and self._ended_only:
+            return []
+        key = found.handle or _ended_key(found)
+        return [KeyValue(key, found.record.SerializeToString(), 1, found.revision, 1)]
 
     async def _begin_job(self) -> AsyncGenerator[list[KeyValue], None]:
         """Yields a job's runs in flight, and follows it through its incarnations."""
@@ -218,8 +227,11 @@ class _Watch:
 
     async def _feed(self, prefix: bytes, revision: int, interpret: Interpret) -> None:
         store, told, pause_s = self._mesh.store, revision, _FIRST_PAUSE_S
+        lost = False
         while True:
             try:
+                if lost:
+                    told, lost = await self._read_run(), False
                 async with aclosing(store.watch(prefix, told + 1)) as batches:
                     async for batch in batches:
                         kvs = [
@@ -233,7 +245,10 @@ class _Watch:
                             await self.inbox.put(kvs)
                         told = max(told, batch.progress_revision)
                         pause_s = _FIRST_PAUSE_S
-            except (Compacted, SlowWatcher):
+            except (Compacted, SlowWatcher) as error:
+                if self._name.run and isinstance(error, Compacted):
+                    lost = True
+                    continue
                 self.inbox.fail(SlowWatcher("changes came faster than they were read; watch again"))
                 return
             except (Unavailable, DeadlineExceeded):
@@ -242,6 +257,20 @@ class _Watch:
             except SextonError as error:
                 self.inbox.fail(error)
                 return
+
+    async def _read_run(self) -> int:
+        """Tells how the one run stands whose changes are lost, and returns as of when.
+
+        Raises:
+            NotFound: it is no longer kept.
+
+        """
+        found = await self._finder.find(self._name)
+        if found is None:
+            raise NotFound("run", str(self._name))
+        if kvs := self._stand(found):
+            await self.inbox.put(kvs)
+        return found.as_of
 
     def _definition(self, key: bytes) -> Interpret:
         """Returns what follows a new incarnation of the job."""
@@ -326,6 +355,12 @@ class _Inbox:
         if self._error is None:
             self._some.clear()
         return kvs
+
+
+def _ended_key(found: FoundRun) -> bytes:
+    """Returns the key of a run's record once it has ended."""
+    job = found.record.template
+    return keys.run_key(job.namespace, job.job, job.job_uid, found.record.run_id)
 
 
 def _all(kv: KeyValue) -> Iterable[KeyValue]:

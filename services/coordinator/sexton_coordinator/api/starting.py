@@ -55,7 +55,7 @@ class Starter:
         remembered = self._finder.remembered(name)
         if remembered is not None:
             try:
-                return await self._trigger(name, remembered, request, timeout_s)
+                return await self._trigger(remembered, request, timeout_s)
             except SextonError as error:
                 self._finder.forget(name)
                 if not isinstance(error, NotFound):
@@ -64,10 +64,10 @@ class Starter:
         job = await self._finder.current(name)
         if job is None or (remembered is not None and job.uid == remembered.uid):
             raise NotFound("job", request.name)
-        return await self._trigger(name, job, request, end_s - clock())
+        return await self._trigger(job, request, end_s - clock())
 
     async def _trigger(
-        self, name: Name, job: JobName, request: api.TriggerJobRequest, timeout_s: float
+        self, job: JobName, request: api.TriggerJobRequest, timeout_s: float
     ) -> api.TriggerJobResponse:
         asked = internal.TriggerRequest(
             namespace=job.namespace,
@@ -76,10 +76,7 @@ class Starter:
             request_id=request.request_id,
             overlap=request.overlap,
         )
-        answer = await self.ask_leader(asked, timeout_s=timeout_s)
-        if answer.HasField("run"):
-            self._finder.remember_run(name, answer.run)
-        return answer
+        return await self.ask_leader(asked, timeout_s=timeout_s)
 
     async def retry(
         self, name: Name, request: api.RetryRunRequest, *, timeout_s: float
@@ -135,4 +132,7 @@ class Starter:
         lease = keys.coordinator_lease(shard)
         here = partial(self._leader.Trigger, request, None) if self._leader is not None else None
         response = await ask_holder(self._mesh, lease, trigger, timeout_s=timeout_s, here=here)
+        if response.answer.HasField("run"):
+            name = Name(request.namespace, request.job)
+            self._finder.remember_run(name, response.answer.run, response.revision)
         return response.answer

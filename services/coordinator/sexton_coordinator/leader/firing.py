@@ -20,6 +20,7 @@ from sexton_coordinator.leader.machine import (
     Created,
     Known,
     Machine,
+    Trigger,
 )
 from sexton_coordinator.leader.steps import OversizedError, Planner, Step
 from sexton_coordinator.mesh import Mesh
@@ -401,6 +402,8 @@ class Firing:
         if step.asked is not None and step.answer is not None:
             if known.asked and known.asked[0] is step.asked:
                 known.asked.pop(0)
+            if step.created and isinstance(step.asked, Trigger):
+                step.asked.revision = revision
             self._asking.answer(step.asked, step.answer)
         self._machine.finish(known, verdict.next_due)
 

@@ -68,6 +68,8 @@ class Trigger(Asked):
     request: coordinator_pb2.TriggerRequest
     body: bytes
     """The hash of the request's body."""
+    revision: int = 0
+    """Of the commit that has made its run; 0: none has, as far as is known."""
     dead: KeyValue | None = None
     """The dead letter that it takes off the list, as read; None: it takes none."""
 

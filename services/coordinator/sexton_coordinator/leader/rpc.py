@@ -71,7 +71,7 @@ class LeaderServicer(grpc_services.LeaderServiceServicer):
         if not 0 <= request.nominal_ns <= MAX_INSTANT:
             raise InvalidArgument("nominal_ns", request.nominal_ns, "an instant")
         tenure = self._leadership.of_job(request.uid)
-        return pb.TriggerResponse(answer=await tenure.trigger(request))
+        return await tenure.trigger(request)
 
     async def PurgeDead(self, request: pb.PurgeDeadRequest, _context: Any) -> pb.PurgeDeadResponse:
         """Takes dead letters off the list."""

@@ -133,7 +133,7 @@ class Tenure:
 
     async def trigger(
         self, request: coordinator_pb2.TriggerRequest
-    ) -> scheduler_pb2.TriggerJobResponse:
+    ) -> coordinator_pb2.TriggerResponse:
         """Starts a run through the gate.
 
         Raises:
@@ -153,7 +153,7 @@ class Tenure:
         )
         self._machine.ask(trigger)
         answer: scheduler_pb2.TriggerJobResponse = await trigger.answer
-        return answer
+        return coordinator_pb2.TriggerResponse(answer=answer, revision=trigger.revision)
 
     async def start_backfill(
         self, request: coordinator_pb2.StartBackfillRequest, name: JobRef

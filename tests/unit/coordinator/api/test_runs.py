@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
@@ -123,41 +123,89 @@ def test_a_leader_that_hangs_is_not_waited_for_beyond_the_deadline_of_its_own_ap
     story(scenario)
 
 
-@pytest.mark.parametrize(
-    ("ended_only", "expected"), [(False, [run_pb2.RUN_STATE_WAITING, OK]), (True, [OK])]
-)
-def test_a_run_that_was_just_started_is_found_and_followed_by_one_reading(
-    *, ended_only: bool, expected: list[run_pb2.RunState.ValueType]
-) -> None:
+class Spied:
+    """What a replica reads from the store, and from which revisions on it follows it."""
+
+    def __init__(self, world: World) -> None:
+        self.store = world.coordinators["coordinator-1"].mesh.store
+        self.get, self.watch = self.store.get, self.store.watch
+        self.read: list[int] = []
+        self.followed: list[int] = []
+        self.lost = 0
+        """Watches yet to be opened whose changes are forgotten."""
+        self.store.get, self.store.watch = self.reading, self.following  # type: ignore[method-assign]
+
+    async def reading(self, *of: Any, **options: Any) -> Any:
+        snapshot = await self.get(*of, **options)
+        self.read.append(snapshot.revision)
+        return snapshot
+
+    def following(self, prefix: bytes, start_revision: int = 0) -> Any:
+        self.followed.append(start_revision)
+        if self.lost:
+            self.lost -= 1
+            return self.compacted(start_revision)
+        return self.watch(prefix, start_revision)
+
+    async def compacted(self, revision: int) -> AsyncIterator[Any]:
+        raise errors.Compacted(revision, revision + 1)
+        yield
+
+
+async def told_of(world: World, run: run_pb2.Run, *, ended_only: bool = False) -> list[int]:
+    """Watches a run until its end, and gives the states that are told."""
+    request = api.WatchRunsRequest(name=run.name, ended_only=ended_only)
+    answers = [answer async for answer in world.runs_api.WatchRuns(request)]
+    assert any(answer.synced for answer in answers)
+    return [found.state for answer in answers for found in answer.runs]
+
+
+WAITING = run_pb2.RUN_STATE_WAITING
+
+
+def test_a_run_that_was_just_started_is_found_by_one_reading_and_followed_from_there() -> None:
     async def scenario(world: World) -> None:
         await world.make()
         run = await world.start_run("r")
         await world.make(f"{NS}/jobs/other")
-        store = world.coordinators["coordinator-1"].mesh.store
-        get, watch = store.get, store.watch
-        read: list[int] = []
-        followed: list[int] = []
-
-        async def reading(*of: Any, **options: Any) -> Any:
-            snapshot = await get(*of, **options)
-            read.append(snapshot.revision)
-            return snapshot
-
-        def following(prefix: bytes, start_revision: int = 0) -> Any:
-            followed.append(start_revision)
-            return watch(prefix, start_revision)
-
-        store.get, store.watch = reading, following  # type: ignore[method-assign]
-        request = api.WatchRunsRequest(name=run.name, ended_only=ended_only)
-        answers = [answer async for answer in world.runs_api.WatchRuns(request)]
-        assert [found.state for answer in answers for found in answer.runs] == expected
-        assert any(answer.synced for answer in answers)
-        assert len(read) == 1
-        assert followed == [read[0] + 1] * len(expected), "older changes may be forgotten"
-        again = [answer async for answer in world.runs_api.WatchRuns(request)]
-        assert [found.state for answer in again for found in answer.runs] == [OK]
+        spied = Spied(world)
+        assert await told_of(world, run) == [WAITING, OK]
+        assert len(spied.read) == 1
+        assert spied.followed == [spied.read[0] + 1] * 2, "older changes may be forgotten"
 
     story(scenario, lasts_s=2)
+
+
+def test_the_end_of_a_run_that_was_just_started_is_waited_for_without_a_reading() -> None:
+    async def scenario(world: World) -> None:
+        await world.make()
+        run = await world.start_run("r")
+        (kv,) = await world.below(b"active/")
+        spied = Spied(world)
+        waits = [told_of(world, run, ended_only=True) for _ in range(2)]
+        assert await asyncio.gather(*waits) == [[OK], [OK]]
+        assert kv.create_revision + 1 in spied.followed
+        assert (len(spied.read), len(spied.followed)) == (1, 2), "one reading for the second wait"
+        assert await told_of(world, run, ended_only=True) == [OK]
+
+    story(scenario, lasts_s=2)
+
+
+@pytest.mark.parametrize("lasts_s", [0.1, 3])
+def test_a_run_whose_changes_are_forgotten_is_read_anew(lasts_s: float) -> None:
+    async def scenario(world: World) -> None:
+        await world.make()
+        run = await world.start_run("r")
+        spied = Spied(world)
+        await asyncio.sleep(1)
+        spied.lost = 1
+        assert await told_of(world, run, ended_only=True) == [OK]
+        assert spied.lost == 0
+        other = await world.start_run("s")
+        spied.lost = 2
+        assert await told_of(world, other) == [WAITING, OK]
+
+    story(scenario, lasts_s=lasts_s)
 
 
 def test_a_run_is_cancelled_by_the_owner_of_its_queue() -> None:

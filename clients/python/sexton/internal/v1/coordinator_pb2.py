@@ -27,7 +27,7 @@ from sexton.v1 import job_pb2 as sexton_dot_v1_dot_job__pb2
 from sexton.v1 import scheduler_pb2 as sexton_dot_v1_dot_scheduler__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$sexton/internal/v1/coordinator.proto\x12\x12sexton.internal.v1\x1a\x18sexton/v1/backfill.proto\x1a\x13sexton/v1/job.proto\x1a\x19sexton/v1/scheduler.proto\"\xb7\x01\n\x0eTriggerRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03job\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12)\n\x07overlap\x18\x05 \x01(\x0e\x32\x18.sexton.v1.OverlapPolicy\x12\x10\n\x08retry_of\x18\x06 \x01(\t\x12\x12\n\nnominal_ns\x18\x07 \x01(\x03\x12\x13\n\x0b\x64\x65\x61\x64_letter\x18\x08 \x01(\x0c\"@\n\x0fTriggerResponse\x12-\n\x06\x61nswer\x18\x01 \x01(\x0b\x32\x1d.sexton.v1.TriggerJobResponse\"7\n\x10PurgeDeadRequest\x12\r\n\x05shard\x18\x01 \x01(\x05\x12\x14\n\x0c\x64\x65\x61\x64_letters\x18\x02 \x03(\x0c\"\x13\n\x11PurgeDeadResponse\"v\n\x14StartBackfillRequest\x12\x0b\n\x03uid\x18\x01 \x01(\t\x12\x31\n\x07request\x18\x02 \x01(\x0b\x32 .sexton.v1.CreateBackfillRequest\x12\x0f\n\x07version\x18\x03 \x01(\x03\x12\r\n\x05total\x18\x04 \x01(\x03\">\n\x15StartBackfillResponse\x12%\n\x08\x62\x61\x63kfill\x18\x01 \x01(\x0b\x32\x13.sexton.v1.Backfill\"T\n\x13StopBackfillRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03job\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\t\x12\x10\n\x08\x62\x61\x63kfill\x18\x04 \x01(\t\"=\n\x14StopBackfillResponse\x12%\n\x08\x62\x61\x63kfill\x18\x01 \x01(\x0b\x32\x13.sexton.v1.Backfill\"\x17\n\x15\x44\x65scribeMemberRequest\";\n\x16\x44\x65scribeMemberResponse\x12!\n\x06member\x18\x01 \x01(\x0b\x32\x11.sexton.v1.Member2\x86\x03\n\rLeaderService\x12R\n\x07Trigger\x12\".sexton.internal.v1.TriggerRequest\x1a#.sexton.internal.v1.TriggerResponse\x12X\n\tPurgeDead\x12$.sexton.internal.v1.PurgeDeadRequest\x1a%.sexton.internal.v1.PurgeDeadResponse\x12\x64\n\rStartBackfill\x12(.sexton.internal.v1.StartBackfillRequest\x1a).sexton.internal.v1.StartBackfillResponse\x12\x61\n\x0cStopBackfill\x12\'.sexton.internal.v1.StopBackfillRequest\x1a(.sexton.internal.v1.StopBackfillResponse2x\n\rMemberService\x12g\n\x0e\x44\x65scribeMember\x12).sexton.internal.v1.DescribeMemberRequest\x1a*.sexton.internal.v1.DescribeMemberResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$sexton/internal/v1/coordinator.proto\x12\x12sexton.internal.v1\x1a\x18sexton/v1/backfill.proto\x1a\x13sexton/v1/job.proto\x1a\x19sexton/v1/scheduler.proto\"\xb7\x01\n\x0eTriggerRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03job\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12)\n\x07overlap\x18\x05 \x01(\x0e\x32\x18.sexton.v1.OverlapPolicy\x12\x10\n\x08retry_of\x18\x06 \x01(\t\x12\x12\n\nnominal_ns\x18\x07 \x01(\x03\x12\x13\n\x0b\x64\x65\x61\x64_letter\x18\x08 \x01(\x0c\"R\n\x0fTriggerResponse\x12-\n\x06\x61nswer\x18\x01 \x01(\x0b\x32\x1d.sexton.v1.TriggerJobResponse\x12\x10\n\x08revision\x18\x02 \x01(\x03\"7\n\x10PurgeDeadRequest\x12\r\n\x05shard\x18\x01 \x01(\x05\x12\x14\n\x0c\x64\x65\x61\x64_letters\x18\x02 \x03(\x0c\"\x13\n\x11PurgeDeadResponse\"v\n\x14StartBackfillRequest\x12\x0b\n\x03uid\x18\x01 \x01(\t\x12\x31\n\x07request\x18\x02 \x01(\x0b\x32 .sexton.v1.CreateBackfillRequest\x12\x0f\n\x07version\x18\x03 \x01(\x03\x12\r\n\x05total\x18\x04 \x01(\x03\">\n\x15StartBackfillResponse\x12%\n\x08\x62\x61\x63kfill\x18\x01 \x01(\x0b\x32\x13.sexton.v1.Backfill\"T\n\x13StopBackfillRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03job\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\t\x12\x10\n\x08\x62\x61\x63kfill\x18\x04 \x01(\t\"=\n\x14StopBackfillResponse\x12%\n\x08\x62\x61\x63kfill\x18\x01 \x01(\x0b\x32\x13.sexton.v1.Backfill\"\x17\n\x15\x44\x65scribeMemberRequest\";\n\x16\x44\x65scribeMemberResponse\x12!\n\x06member\x18\x01 \x01(\x0b\x32\x11.sexton.v1.Member2\x86\x03\n\rLeaderService\x12R\n\x07Trigger\x12\".sexton.internal.v1.TriggerRequest\x1a#.sexton.internal.v1.TriggerResponse\x12X\n\tPurgeDead\x12$.sexton.internal.v1.PurgeDeadRequest\x1a%.sexton.internal.v1.PurgeDeadResponse\x12\x64\n\rStartBackfill\x12(.sexton.internal.v1.StartBackfillRequest\x1a).sexton.internal.v1.StartBackfillResponse\x12\x61\n\x0cStopBackfill\x12\'.sexton.internal.v1.StopBackfillRequest\x1a(.sexton.internal.v1.StopBackfillResponse2x\n\rMemberService\x12g\n\x0e\x44\x65scribeMember\x12).sexton.internal.v1.DescribeMemberRequest\x1a*.sexton.internal.v1.DescribeMemberResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,25 +37,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TRIGGERREQUEST']._serialized_start=135
   _globals['_TRIGGERREQUEST']._serialized_end=318
   _globals['_TRIGGERRESPONSE']._serialized_start=320
-  _globals['_TRIGGERRESPONSE']._serialized_end=384
-  _globals['_PURGEDEADREQUEST']._serialized_start=386
-  _globals['_PURGEDEADREQUEST']._serialized_end=441
-  _globals['_PURGEDEADRESPONSE']._serialized_start=443
-  _globals['_PURGEDEADRESPONSE']._serialized_end=462
-  _globals['_STARTBACKFILLREQUEST']._serialized_start=464
-  _globals['_STARTBACKFILLREQUEST']._serialized_end=582
-  _globals['_STARTBACKFILLRESPONSE']._serialized_start=584
-  _globals['_STARTBACKFILLRESPONSE']._serialized_end=646
-  _globals['_STOPBACKFILLREQUEST']._serialized_start=648
-  _globals['_STOPBACKFILLREQUEST']._serialized_end=732
-  _globals['_STOPBACKFILLRESPONSE']._serialized_start=734
-  _globals['_STOPBACKFILLRESPONSE']._serialized_end=795
-  _globals['_DESCRIBEMEMBERREQUEST']._serialized_start=797
-  _globals['_DESCRIBEMEMBERREQUEST']._serialized_end=820
-  _globals['_DESCRIBEMEMBERRESPONSE']._serialized_start=822
-  _globals['_DESCRIBEMEMBERRESPONSE']._serialized_end=881
-  _globals['_LEADERSERVICE']._serialized_start=884
-  _globals['_LEADERSERVICE']._serialized_end=1274
-  _globals['_MEMBERSERVICE']._serialized_start=1276
-  _globals['_MEMBERSERVICE']._serialized_end=1396
+  _globals['_TRIGGERRESPONSE']._serialized_end=402
+  _globals['_PURGEDEADREQUEST']._serialized_start=404
+  _globals['_PURGEDEADREQUEST']._serialized_end=459
+  _globals['_PURGEDEADRESPONSE']._serialized_start=461
+  _globals['_PURGEDEADRESPONSE']._serialized_end=480
+  _globals['_STARTBACKFILLREQUEST']._serialized_start=482
+  _globals['_STARTBACKFILLREQUEST']._serialized_end=600
+  _globals['_STARTBACKFILLRESPONSE']._serialized_start=602
+  _globals['_STARTBACKFILLRESPONSE']._serialized_end=664
+  _globals['_STOPBACKFILLREQUEST']._serialized_start=666
+  _globals['_STOPBACKFILLREQUEST']._serialized_end=750
+  _globals['_STOPBACKFILLRESPONSE']._serialized_start=752
+  _globals['_STOPBACKFILLRESPONSE']._serialized_end=813
+  _globals['_DESCRIBEMEMBERREQUEST']._serialized_start=815
+  _globals['_DESCRIBEMEMBERREQUEST']._serialized_end=838
+  _globals['_DESCRIBEMEMBERRESPONSE']._serialized_start=840
+  _globals['_DESCRIBEMEMBERRESPONSE']._serialized_end=899
+  _globals['_LEADERSERVICE']._serialized_start=902
+  _globals['_LEADERSERVICE']._serialized_end=1292
+  _globals['_MEMBERSERVICE']._serialized_start=1294
+  _globals['_MEMBERSERVICE']._serialized_end=1414
 # @@protoc_insertion_point(module_scope)

@@ -78,6 +78,9 @@ class TriggerResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ANSWER_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    revision: _builtins.int
+    """Revision of the commit that made `answer.run`; 0: it was made before, or there is none."""
     @_builtins.property
     def answer(self) -> _scheduler_pb2.TriggerJobResponse:
         """As the client is to be answered."""
@@ -86,10 +89,11 @@ class TriggerResponse(_message.Message):
         self,
         *,
         answer: _scheduler_pb2.TriggerJobResponse | None = ...,
+        revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
