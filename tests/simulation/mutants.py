@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from sexton_runtime.kv.columns import Run, runs_of, txns_of
 from sexton_runtime.kv.held_lease import HeldLease
-from sexton_runtime.kv.types import LEASE_PREFIX, Outcome, Put, Renewal, Txn, TxnResult
+from sexton_runtime.kv.types import LEASE_PREFIX, Outcome, Put, Renewal, Txn
 from sexton_sim import workload
 from sexton_sim.disks import SimDiskHandle
 from sexton_sim.faults import FaultPlan
@@ -23,7 +24,7 @@ from sexton_store import engine, writer
 from sexton_store.disk import DiskFullError
 from sexton_store.engine import EmbeddedEngine
 from sexton_store.leases import LeaseTable
-from sexton_store.machine import Space, Step
+from sexton_store.machine import Result, Space, Step, result_of
 from sexton_store.mesh_clock import MeshClock
 from sexton_store.timekeeper import Timekeeper
 from sexton_store.watch import WatchHub
@@ -73,13 +74,15 @@ def _fence_is_not_sent(patch: pytest.MonkeyPatch) -> None:
 
 
 def _fence_is_not_compared(patch: pytest.MonkeyPatch) -> None:
-    evaluate = Step.evaluate
+    run = Step.run
 
-    def without_fence(self: Step, txn: Txn) -> TxnResult:
-        compares = [it for it in txn.compares if not it.key.startswith(LEASE_PREFIX)]
-        return evaluate(self, txn._replace(compares=tuple(compares)))
+    def without_fence(self: Step, txns: Run, results: list[Result]) -> None:
+        for txn in txns_of([txns]):
+            compares = [it for it in txn.compares if not it.key.startswith(LEASE_PREFIX)]
+            (unfenced,) = runs_of([txn._replace(compares=tuple(compares))]) or ()
+            run(self, unfenced, results)
 
-    patch.setattr(Step, "evaluate", without_fence)
+    patch.setattr(Step, "run", without_fence)
 
 
 def _acknowledged_before_the_commit(patch: pytest.MonkeyPatch) -> None:
@@ -158,19 +161,18 @@ def _counter_is_written_uncompared(patch: pytest.MonkeyPatch) -> None:
 
 
 def _refused_is_written_all_the_same(patch: pytest.MonkeyPatch) -> None:
-    evaluate = Step.evaluate
+    run = Step.run
 
-    def apply(self: Step, txn: Txn) -> Any:
-        result = evaluate(self, txn)
-        if (
-            result.outcome is Outcome.REFUSED
-            and txn.then
-            and b"#" in getattr(txn.then[0], "value", b"")
-        ):
-            self._apply(txn.then, (), use_reserve=False)
-        return result
+    def apply(self: Step, txns: Run, results: list[Result]) -> None:
+        for piece in txns.pieces(1):
+            run(self, piece, results)
+            refused = result_of(results[-1]).outcome is Outcome.REFUSED
+            if refused and piece.values and b"#" in (piece.values[0][0] or b""):
+                keys = [column[0] for column in piece.written]
+                values = [column[0] for column in piece.values]
+                self._write(keys, values, (), use_reserve=False)
 
-    patch.setattr(Step, "evaluate", apply)
+    patch.setattr(Step, "run", apply)
 
 
 def _reads_are_one_behind(patch: pytest.MonkeyPatch) -> None:

@@ -7,15 +7,16 @@ or who reads no answers, is held back by the transport and nothing gathers here 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable
+from typing import cast
 
 from sexton._error_table import to_failure
 from sexton.errors import InvalidArgument, SextonError, Unavailable
 from sexton.internal.v1 import store_pb2 as pb
 from sexton_runtime.kv.packed import unpack
-from sexton_runtime.kv.types import Outcome, TxnResult
 from sexton_store._wire import results_to_wire, txns_from_wire
 from sexton_store.contract import StoreEngine
+from sexton_store.machine import result_of
 
 MAX_IN_FLIGHT = 16
 """Requests of one stream whose answers the caller has not taken; each may hold a whole commit."""
@@ -100,20 +101,15 @@ class CommitStream:
     async def _answer(self, request: pb.CommitStreamRequest) -> pb.CommitStreamResponse:
         if not 0 <= request.timeout_ms <= MAX_TIMEOUT_MS:
             raise InvalidArgument("timeout_ms", request.timeout_ms, f"0 to {MAX_TIMEOUT_MS}")
+        timeout_s = (request.timeout_ms or DEFAULT_TIMEOUT_MS) / 1_000
         if request.HasField("packed"):
-            txns = unpack(request.packed, self._engine.limits.max_txns_per_commit)
-        elif request.txns:
+            runs = unpack(request.packed, self._engine.limits.max_txns_per_commit)
+            answered = await self._engine.commit_runs(runs, timeout_s=timeout_s)
+            if {*map(type, answered)} == {int}:
+                return pb.CommitStreamResponse(committed_revisions=cast("list[int]", answered))
+            return pb.CommitStreamResponse(results=results_to_wire(map(result_of, answered)))
+        if request.txns:
             txns = txns_from_wire(request.txns)
-        else:
-            return pb.CommitStreamResponse(reads_packed=True)
-        results = await self._engine.commit(
-            txns, timeout_s=(request.timeout_ms or DEFAULT_TIMEOUT_MS) / 1_000
-        )
-        if request.HasField("packed") and _all_committed(results):
-            revisions = [result.revision for result in results]
-            return pb.CommitStreamResponse(committed_revisions=revisions)
-        return pb.CommitStreamResponse(results=results_to_wire(results))
-
-
-def _all_committed(results: Sequence[TxnResult]) -> bool:
-    return all(result.outcome is Outcome.COMMITTED for result in results)
+            results = await self._engine.commit(txns, timeout_s=timeout_s)
+            return pb.CommitStreamResponse(results=results_to_wire(results))
+        return pb.CommitStreamResponse(reads_packed=True)

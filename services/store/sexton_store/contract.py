@@ -7,15 +7,18 @@ runs the engine needs: its life, its state, its clock and its configuration.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Protocol
 
 from sexton.errors import SextonError
+from sexton_runtime.kv.columns import Run
 from sexton_runtime.kv.engine import Engine, Watching
 from sexton_runtime.kv.status import ClockReading
 from sexton_runtime.kv.types import Limits
 from sexton_store.disk import DiskUsage
 from sexton_store.leases import MAX_COUNTED_NS, NS_PER_MS
+from sexton_store.machine import Result
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -146,6 +149,15 @@ class StoreEngine(Engine, Protocol):
         self, prefix: bytes, start_revision: int = 0, *, keys_only: bool = False
     ) -> StoreWatching:
         """Follows the changes below `prefix` (see `Engine.watch`)."""
+        ...
+
+    async def commit_runs(
+        self, runs: Sequence[Run], *, timeout_s: float | None = None
+    ) -> list[Result]:
+        """Evaluates independent transactions as `commit` does.
+
+        Gives of each that was committed its revision, and of every other one its result.
+        """
         ...
 
     @property

@@ -14,6 +14,7 @@ import structlog
 
 from sexton.errors import InvalidArgument, NoSpace, Overloaded, TooLarge, Unavailable
 from sexton_runtime.clock import Clock
+from sexton_runtime.kv.columns import Run
 from sexton_runtime.kv.status import ClockReading
 from sexton_runtime.kv.types import (
     LEASE_PREFIX,
@@ -37,6 +38,7 @@ from sexton_runtime.kv.validate import (
     check_release,
     check_renewals,
     check_revision,
+    check_runs,
     check_txns,
     check_watch,
 )
@@ -45,6 +47,7 @@ from sexton_store import cluster as clusters
 from sexton_store.contract import LIMITS, EngineConfig, EngineStatus
 from sexton_store.disk import Disk, View
 from sexton_store.leases import LeaseTable
+from sexton_store.machine import Result, result_of
 from sexton_store.paging import continue_range, make_token
 from sexton_store.requests import AcquireRequest, CommitRequest, PersistRequest, ReleaseRequest
 from sexton_store.timekeeper import Timekeeper
@@ -169,9 +172,17 @@ class EmbeddedEngine:
         self, txns: Sequence[Txn], *, timeout_s: float | None = None
     ) -> tuple[TxnResult, ...]:
         """Evaluates independent transactions in order; answers when they are durable."""
-        txns = tuple(txns)
-        cost = check_txns(txns, LIMITS)
-        request = CommitRequest(txns, ops=cost.ops, size_bytes=cost.size_bytes)
+        runs, cost = check_txns(tuple(txns), LIMITS)
+        request = CommitRequest(runs, ops=cost.ops, size_bytes=cost.size_bytes)
+        results = await self._live.writer.submit(request, timeout_s=timeout_s)
+        return tuple([result_of(result) for result in results])
+
+    async def commit_runs(
+        self, runs: Sequence[Run], *, timeout_s: float | None = None
+    ) -> list[Result]:
+        """Evaluates independent transactions as `commit` does."""
+        cost = check_runs(runs, LIMITS)
+        request = CommitRequest(runs, ops=cost.ops, size_bytes=cost.size_bytes)
         return await self._live.writer.submit(request, timeout_s=timeout_s)
 
     async def get(self, keys: Sequence[bytes], *, keys_only: bool = False) -> Snapshot:

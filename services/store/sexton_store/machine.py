@@ -9,30 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum, auto
+from typing import Final
 
-from sexton_runtime.kv.types import (
-    Compare,
-    Op,
-    Outcome,
-    Put,
-    Target,
-    Txn,
-    TxnResult,
-)
+from sexton_runtime.kv.columns import Operand, Run, compares_of, rows, runs_of
+from sexton_runtime.kv.types import Compare, Outcome, Txn, TxnResult
 from sexton_store.disk import Record, View
 from sexton_store.history import Change, Commit
+from sexton_store.known import KnownHeads
 
-_ABSENT = (0, 0, 0)
-_UNTOUCHED = Record(b"", 0, 0, 0)
-"""Stands for a key that the step has not written."""
-_POSITIONS = {Target.CREATE_REVISION: 0, Target.MOD_REVISION: 1, Target.VERSION: 2}
-"""Where the three numbers stand in a header."""
-_make = tuple.__new__
-"""Makes a named tuple of what is known to be whole; its own constructor costs twice as much."""
-
-
-Written = tuple[bytes, bytes | None, int, int]
-"""A change as the watch window keeps it: key, value (None: deleted), create revision, version."""
+Written = tuple[bytes, bytes | None, int, int, int]
+"""A change: key, value (None: deleted, and the numbers are 0), create revision, mod revision,
+version. A compare's target is the place of its number (`Target`).
+"""
 Entry = tuple[int, int, tuple[Written, ...]]
 """A transaction that wrote: revision, mesh time, its changes in order.
 
@@ -40,6 +28,17 @@ These live long and in great numbers, so they are plain tuples of bytes and numb
 garbage collector stops looking. As the vocabulary's named tuples a full window made every full
 collection stop the store for 0.3 s.
 """
+Result = int | TxnResult
+"""The revision of a transaction that was committed, all that there is to say of it; or the rest."""
+
+_ABSENT: Final[Written] = (b"", None, 0, 0, 0)
+_CREATED: Final = 2
+_MODIFIED: Final = 3
+_VERSION: Final = 4
+_EXISTS: Final = 5
+"""Targets as plain numbers, in which a tuple is indexed fastest."""
+_make = tuple.__new__
+"""Makes a named tuple of what is known to be whole; its own constructor costs twice as much."""
 
 
 class Space(Enum):
@@ -59,6 +58,7 @@ class Step:
         *,
         revision: int,
         mesh_ns: int,
+        known: KnownHeads,
         space: Space = Space.AMPLE,
         with_history: bool = False,
     ) -> None:
@@ -72,110 +72,174 @@ class Step:
         """Whether the step is to be written even if nothing changed."""
         self.space = space
         self._view = view
+        self._known = known
         self._with_history = with_history
-        self._overlay: dict[bytes, Record | None] = {}
-        self._headers: dict[bytes, tuple[int, int, int]] = {}  # of all keys that were looked at
+        self._heads: dict[bytes, Written] = {}
+        """Of all keys that were looked at; the value where the step has written it."""
         self._new: set[bytes] = set()  # those that the snapshot does not have
 
     def evaluate(self, txn: Txn) -> TxnResult:
-        """Evaluates one transaction.
+        """Evaluates one transaction. Raises what `run` does."""
+        results: list[Result] = []
+        for run in runs_of((txn,)) or ():
+            self.run(run, results)
+        return result_of(results[0])
+
+    def run(self, run: Run, results: list[Result]) -> None:
+        """Evaluates transactions one after the other, and appends what became of each.
 
         Raises `DamagedError` where a record that it must look at is damaged; the step is then
-        unusable and is to be evaluated anew without this transaction.
+        unusable and is to be evaluated anew without these transactions.
         """
-        if self.mesh_ns < txn.not_before_ns:
-            return TxnResult(Outcome.TOO_EARLY, self.revision)
-        if txn.not_after_ns and self.mesh_ns > txn.not_after_ns:
-            return TxnResult(Outcome.TOO_LATE, self.revision)
-        for index, compare in enumerate(txn.compares):
-            key, target, operand = compare
-            header = self._headers.get(key) or self.header(key)
-            position = _POSITIONS.get(target)
-            holds = self._holds(compare) if position is None else header[position] == operand
-            if not holds:
-                if not self._apply(txn.orelse, (), use_reserve=txn.use_reserve):
-                    return TxnResult(Outcome.NO_SPACE, self.revision)
-                return TxnResult(Outcome.REFUSED, self.revision, index, header[1])
-        if not self._apply(txn.then, txn.compares, use_reserve=txn.use_reserve):
-            return TxnResult(Outcome.NO_SPACE, self.revision)
-        return _make(TxnResult, (Outcome.COMMITTED, self.revision, 0, 0))
+        heads, find = self._heads, self._find
+        shape = run.shape
+        targets = [int(target) for target in shape.targets]
+        places = range(len(targets))
+        for at, keys, operands, written, values in zip(
+            range(run.txns),
+            rows(run.compared, run.txns),
+            rows(run.operands, run.txns),
+            rows(run.written, run.txns),
+            rows(run.values, run.txns),
+            strict=True,
+        ):
+            if shape.bounded and (outcome := self._out_of_time(run, at)):
+                results.append(TxnResult(outcome, self.revision))
+                continue
+            for place, target, key, operand in zip(places, targets, keys, operands, strict=True):
+                head = heads.get(key) or find(key)
+                if target <= _VERSION:
+                    found: Operand | None = head[target]
+                elif target == _EXISTS:
+                    found = head[_MODIFIED] > 0
+                else:
+                    found = self._value(key)
+                if found != operand:
+                    results.append(self._refuse(run, at, place, head[_MODIFIED]))
+                    break
+            else:
+                held = compares_of(shape, keys, operands) if self._with_history else ()
+                if self._write(written, values, held, use_reserve=shape.use_reserve):
+                    results.append(self.revision)
+                else:
+                    results.append(TxnResult(Outcome.NO_SPACE, self.revision))
 
     def header(self, key: bytes) -> tuple[int, int, int]:
         """Gives (create_revision, mod_revision, version) of a key; zeros where it is absent."""
-        header = self._headers.get(key)
-        if header is None:
-            header = self._view.header(key)
-            if header is None:
-                header = _ABSENT
-                self._new.add(key)
-            self._headers[key] = header
-        return header
+        return (self._heads.get(key) or self._find(key))[2:]
 
     def read(self, key: bytes) -> Record | None:
         """Gives a key's record, None where it is absent."""
-        record = self._overlay.get(key, _UNTOUCHED)
-        return self._view.get(key) if record is _UNTOUCHED else record
+        _, value, *numbers = self._heads.get(key) or self._find(key)
+        if value is not None:
+            return Record(value, *numbers)
+        return self._view.get(key) if numbers[0] else None
 
     def writes(self) -> tuple[list[tuple[bytes, Record]], list[bytes]]:
         """Gives the final records and the deletions of the whole step.
 
         A key that did not exist before the step and does not after it is in neither.
         """
-        puts: list[tuple[bytes, Record]] = []
-        deletes: list[bytes] = []
-        for key, record in self._overlay.items():
-            if record is not None:
-                puts.append((key, record))
-            elif key not in self._new:
-                deletes.append(key)
+        last = {change[0]: change for _, _, changes in self.entries for change in changes}
+        puts = [
+            (key, _make(Record, change[1:]))
+            for key, change in last.items()
+            if change[1] is not None
+        ]
+        deletes = [
+            key for key, change in last.items() if change[1] is None and key not in self._new
+        ]
         return puts, deletes
 
-    def _holds(self, compare: Compare) -> bool:
-        """Tells whether a key's existence or value is what it is to be."""
-        if compare.target is Target.EXISTS:
-            return (self.header(compare.key) is not _ABSENT) == compare.operand
-        record = self.read(compare.key)
-        return record is not None and record.value == compare.operand
+    def _find(self, key: bytes) -> Written:
+        """Looks up a key that the step has not looked at yet."""
+        numbers = self._known.get(key) or self._view.header(key)
+        if numbers is None or not numbers[0]:
+            head = _ABSENT
+            self._new.add(key)
+        else:
+            head = (key, None, *numbers)
+        self._heads[key] = head
+        return head
 
-    def _apply(self, ops: Sequence[Op], held: tuple[Compare, ...], *, use_reserve: bool) -> bool:
+    def _value(self, key: bytes) -> bytes | None:
+        record = self.read(key)
+        return None if record is None else record.value
+
+    def _out_of_time(self, run: Run, at: int) -> Outcome | None:
+        """Tells that mesh time is outside a transaction's bounds; None: it is not."""
+        if self.mesh_ns < run.not_before_ns[at]:
+            return Outcome.TOO_EARLY
+        if 0 < run.not_after_ns[at] < self.mesh_ns:
+            return Outcome.TOO_LATE
+        return None
+
+    def _refuse(self, run: Run, at: int, place: int, modified: int) -> TxnResult:
+        """Writes a transaction's other branch: a compare does not hold."""
+        written = [column[at] for column in run.else_written]
+        values = [column[at] for column in run.else_values]
+        if not self._write(written, values, (), use_reserve=run.shape.use_reserve):
+            return TxnResult(Outcome.NO_SPACE, self.revision)
+        return TxnResult(Outcome.REFUSED, self.revision, place, modified)
+
+    def _write(
+        self,
+        keys: Sequence[bytes],
+        values: Sequence[bytes | None],
+        held: tuple[Compare, ...],
+        *,
+        use_reserve: bool,
+    ) -> bool:
         """Writes under the next revision; False: there is no space, nothing was written."""
-        overlay, headers = self._overlay, self._headers
-        effective: list[tuple[Op, int, int]] = []
-        grows = False
-        for op in ops:
-            create, _, version = headers.get(op[0]) or self.header(op[0])
-            if isinstance(op, Put):
-                grows = True
-            elif not create:
-                continue
-            effective.append((op, create, version))
-        if not effective:
-            return True
-        if self.space is not Space.AMPLE and (
-            self.space is Space.NONE or (grows and not use_reserve)
+        heads, find = self._heads, self._find
+        if self.space is not Space.AMPLE and self._lacks_space(
+            keys, values, use_reserve=use_reserve
         ):
             return False
-        self.needs_space = self.needs_space or (grows and not use_reserve)
-        before = [self.read(op.key) for op, *_ in effective] if self._with_history else None
-        self.revision = revision = self.revision + 1
-        written: list[Written] = []
-        for op, create, version in effective:
-            key = op[0]
-            if isinstance(op, Put):
-                value = op[1]
-                created = create or revision
-                overlay[key] = _make(Record, (value, created, revision, version + 1))
-                headers[key] = (created, revision, version + 1)
-                written.append((key, value, created, version + 1))
+        before = {key: self.read(key) for key in keys} if self._with_history else {}
+        revision = self.revision + 1
+        changes: list[Written] = []
+        grows = False
+        for key, value in zip(keys, values, strict=True):
+            head = heads.get(key) or find(key)
+            if value is not None:
+                grows = True
+                change: Written = (
+                    key,
+                    value,
+                    head[_CREATED] or revision,
+                    revision,
+                    head[_VERSION] + 1,
+                )
+            elif head[_CREATED]:
+                change = (key, None, 0, 0, 0)
             else:
-                overlay[key] = None
-                headers[key] = _ABSENT
-                written.append((key, None, 0, 0))
-        self.entries.append((revision, self.mesh_ns, tuple(written)))
-        if before is not None:
-            changes = tuple(
-                Change(op.key, record, overlay[op.key])
-                for (op, *_), record in zip(effective, before, strict=True)
+                continue
+            heads[key] = change
+            changes.append(change)
+        if not changes:
+            return True
+        self.revision = revision
+        self.needs_space = self.needs_space or (grows and not use_reserve)
+        self.entries.append((revision, self.mesh_ns, tuple(changes)))
+        if self._with_history:
+            noted = tuple(
+                Change(key, before[key], None if value is None else Record(value, *numbers))
+                for key, value, *numbers in changes
             )
-            self.commits.append(Commit(revision, self.mesh_ns, held, changes))
+            self.commits.append(Commit(revision, self.mesh_ns, held, noted))
         return True
+
+    def _lacks_space(
+        self, keys: Sequence[bytes], values: Sequence[bytes | None], *, use_reserve: bool
+    ) -> bool:
+        """Tells whether these writes, if they have an effect, are more than the space allows."""
+        grows = any(value is not None for value in values)
+        if self.space is Space.RESERVE:
+            return grows and not use_reserve
+        return grows or any(self.header(key)[0] for key in keys)
+
+
+def result_of(result: Result) -> TxnResult:
+    """Gives what became of a transaction in full."""
+    return TxnResult(Outcome.COMMITTED, result) if isinstance(result, int) else result

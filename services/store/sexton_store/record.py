@@ -33,7 +33,7 @@ def encode_record(key: bytes, record: Record) -> bytes:
     """Encodes a record as it is stored under `key`."""
     value, create_revision, mod_revision, version = record
     covered = _COVERED.pack(crc32c(value), create_revision, mod_revision, version)
-    return _CHECKSUM.pack(crc32c(covered, crc32c(key))) + covered + value
+    return crc32c(key + covered).to_bytes(4, "little") + covered + value
 
 
 def decode_head(key: bytes, data: bytes | memoryview) -> tuple[int, int, int]:

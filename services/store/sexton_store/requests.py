@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import Generic, TypeVar
 
 from sexton.errors import NoSpace
+from sexton_runtime.kv.columns import Run
 from sexton_runtime.kv.types import (
     Acquired,
     Delete,
@@ -28,7 +29,7 @@ from sexton_runtime.kv.types import (
 from sexton_store.cluster import decode_lease, encode_lease
 from sexton_store.contract import KIB, EngineCounters
 from sexton_store.leases import LeaseTable
-from sexton_store.machine import Space, Step
+from sexton_store.machine import Result, Space, Step
 from sexton_store.timekeeper import Timekeeper
 
 T = TypeVar("T")
@@ -86,37 +87,37 @@ class Request(ABC, Generic[T]):
             self.future.set_result(result)
 
 
-class CommitRequest(Request[tuple[TxnResult, ...]]):
+class CommitRequest(Request[list[Result]]):
     """Independent transactions of one caller."""
 
-    __slots__ = ("_results", "_transactions")
+    __slots__ = ("_next", "_pieces", "_results")
 
-    def __init__(self, transactions: Sequence[Txn], *, ops: int, size_bytes: int) -> None:
-        small = len(transactions) <= SMALL_TXNS and size_bytes <= SMALL_BYTES
+    def __init__(self, runs: Sequence[Run], *, ops: int, size_bytes: int) -> None:
+        txns = sum([run.txns for run in runs])
+        small = txns <= SMALL_TXNS and size_bytes <= SMALL_BYTES
         super().__init__(
-            Lane.SMALL if small else Lane.BULK,
-            txns=len(transactions),
-            ops=ops,
-            size_bytes=size_bytes,
+            Lane.SMALL if small else Lane.BULK, txns=txns, ops=ops, size_bytes=size_bytes
         )
-        self._transactions = transactions
-        self._results: list[TxnResult] = []
+        self._pieces = [piece for run in runs for piece in run.pieces(BREATH_OPS)]
+        self._next = 0
+        self._results: list[Result] = []
 
     def evaluate(self, step: Step) -> bool:
         """Evaluates the transactions in their order, a thousand operations at a time."""
-        if len(self._results) == len(self._transactions):
+        if self._next in (0, len(self._pieces)):
+            self._next = 0
             self._results = []
         breath = BREATH_OPS
-        for txn in self._transactions[len(self._results) :]:
-            self._results.append(step.evaluate(txn))
-            breath -= len(txn.compares) + len(txn.then) + len(txn.orelse)
-            if breath < 0:
-                break
-        return len(self._results) == len(self._transactions)
+        while self._next < len(self._pieces) and breath > 0:
+            piece = self._pieces[self._next]
+            step.run(piece, self._results)
+            breath -= piece.ops
+            self._next += 1
+        return self._next == len(self._pieces)
 
     def settle(self) -> None:
         """Answers."""
-        self.answer(tuple(self._results))
+        self.answer(self._results)
 
 
 class PersistRequest(Request[None]):

@@ -48,7 +48,7 @@ class _Window:
 
     def append(self, entry: Entry) -> None:
         self.latest, _, written = entry
-        size = sum([len(key) + len(value or b"") for key, value, _, _ in written])
+        size = sum([len(change[0]) + len(change[1] or b"") for change in written])
         self._entries.append(entry)
         self._sizes.append(size)
         self._events += len(written)
@@ -75,7 +75,7 @@ class _Window:
             if not concerned:
                 continue
             events_left -= len(concerned)
-            bytes_left -= sum([len(key) + len(value or b"") for key, value, _, _ in concerned])
+            bytes_left -= sum([len(change[0]) + len(change[1] or b"") for change in concerned])
             if found and (events_left < 0 or bytes_left < 0):
                 return found, revision
             events = tuple(_event(revision, change, keys_only=keys_only) for change in concerned)
@@ -264,8 +264,7 @@ def folder_of(key: bytes) -> bytes:
 
 
 def _event(revision: int, change: Written, *, keys_only: bool) -> Event:
-    key, value, created, version = change
+    key, value, *numbers = change
     if value is None:
         return Event(EventKind.DELETE, KeyValue(key, b"", 0, revision, 0))
-    shown = b"" if keys_only else value
-    return Event(EventKind.PUT, KeyValue(key, shown, created, revision, version))
+    return Event(EventKind.PUT, KeyValue(key, b"" if keys_only else value, *numbers))

@@ -23,6 +23,7 @@ from sexton_store.cluster import Cluster, encode
 from sexton_store.contract import EngineConfig, EngineCounters
 from sexton_store.disk import DamagedError, Disk, DiskFailedError, DiskFullError, WriteBatch
 from sexton_store.history import commit_line, start_line
+from sexton_store.known import KnownHeads
 from sexton_store.lanes import Lanes
 from sexton_store.leases import LeaseTable
 from sexton_store.machine import Space, Step
@@ -63,6 +64,7 @@ class Writer:
             max_watchers=config.max_watchers,
             mesh_ns=time.mesh_ns,
         )
+        self._known = KnownHeads()
         self._disk = disk
         self._cluster = cluster
         self._leases = leases
@@ -228,6 +230,7 @@ class Writer:
                     view,
                     revision=self.revision,
                     mesh_ns=self._time.mesh_ns(),
+                    known=self._known,
                     space=space,
                     with_history=self._history,
                 )
@@ -256,6 +259,7 @@ class Writer:
 
     def _publish(self, requests: list[Request[Any]], step: Step) -> None:
         self.revision = step.revision
+        self._known.note(step.entries)
         self.hub.publish(step.entries)
         for request in requests:
             self.counters.txns += request.txns

@@ -8,6 +8,7 @@ from unit.runtime_kv.desk import MESH_TIME_NS, Desk, Stream, committed, with_des
 
 from sexton import errors
 from sexton.internal.v1 import store_pb2 as pb
+from sexton_runtime.kv.columns import txns_of
 from sexton_runtime.kv.config import StoreClientConfig
 from sexton_runtime.kv.packed import unpack
 from sexton_runtime.kv.types import Outcome, Put, Txn, TxnResult, fence
@@ -386,7 +387,7 @@ def test_a_store_that_reads_packed_transactions_is_sent_them(
         await asyncio.sleep(0.01)
         (request,) = desk.streams[0].sent
         assert not request.txns
-        assert unpack(request.packed, 2) == tuple(txns)
+        assert txns_of(unpack(request.packed, 2)) == tuple(txns)
         desk.streams[0].put(
             pb.CommitStreamResponse(sequence=request.sequence, committed_revisions=[5, 6])
         )

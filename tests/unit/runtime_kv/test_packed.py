@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from sexton.errors import InvalidArgument, TooLarge
 from sexton.internal.v1 import store_pb2 as pb
+from sexton_runtime.kv.columns import runs_of, txns_of
 from sexton_runtime.kv.packed import pack, unpack
 from sexton_runtime.kv.types import Compare, Delete, Put, Target, Txn, absent, fence
 
@@ -34,9 +35,11 @@ TXNS = st.builds(
 def test_what_is_packed_is_unpacked_again(txns: list[Txn], common: Compare | None) -> None:
     if common is not None:
         txns = [txn._replace(compares=(*txn.compares, common)) for txn in txns]
+    runs = runs_of(txns)
+    assert runs is not None
     packed = pb.PackedTxns()
-    assert pack(txns, packed)
-    unpacked = unpack(pb.PackedTxns.FromString(packed.SerializeToString()), 5)
+    assert pack(runs, packed)
+    unpacked = txns_of(unpack(pb.PackedTxns.FromString(packed.SerializeToString()), 5))
 
     assert unpacked == tuple(txns)
     operands = [type(it.operand) for txn in unpacked for it in txn.compares]
@@ -46,10 +49,8 @@ def test_what_is_packed_is_unpacked_again(txns: list[Txn], common: Compare | Non
 def test_what_transactions_have_in_common_is_written_once() -> None:
     held = fence("owner", 7)
     packed = pb.PackedTxns()
-    assert pack(
-        [Txn((absent(b"%d" % number), held), (Put(b"%d" % number, b""),)) for number in range(9)],
-        packed,
-    )
+    txns = [Txn((absent(b"%d" % number), held), (Put(b"%d" % number, b""),)) for number in range(9)]
+    assert pack(runs_of(txns) or (), packed)
     assert len(packed.shapes) == 1
     assert packed.fence.create_revision == 7
     assert len(packed.keys) == 18
@@ -57,7 +58,8 @@ def test_what_transactions_have_in_common_is_written_once() -> None:
 
 def test_a_compare_of_a_value_is_not_packed() -> None:
     request = pb.CommitStreamRequest()
-    assert not pack([Txn((Compare(b"a", Target.VALUE, b""),), (Delete(b"a"),))], request.packed)
+    txn = Txn((Compare(b"a", Target.VALUE, b""),), (Delete(b"a"),))
+    assert not pack(runs_of([txn]) or (), request.packed)
     assert not request.HasField("packed")
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from sexton.errors import InvalidArgument, TooLarge
 from sexton_runtime.kv import validate
+from sexton_runtime.kv.columns import runs_of, txns_of
 from sexton_runtime.kv.types import Compare, Delete, Limits, Op, Put, Target, Txn
 
 LIMITS: Final = Limits(
@@ -34,7 +35,10 @@ def test_what_is_accepted_together_would_be_accepted_alone_and_weighs_the_same()
     together = refused = 0
     for _ in range(3_000):
         txns = [_txn(draw) for _ in range(draw.choice((0, 1, 1, 2, 2, 3, 4, 5)))]
-        quick = validate._weigh_sound(txns, LIMITS)
+        runs = runs_of(txns)
+        assert runs is not None
+        assert list(txns_of(runs)) == txns
+        quick = validate._weigh_sound(runs, LIMITS)
         try:
             thorough: validate.Cost | None = validate._check_each(txns, LIMITS)
         except (InvalidArgument, TooLarge):

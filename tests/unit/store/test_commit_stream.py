@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from unit.store.rig import Rig, simulated
 
 from sexton.internal.v1 import store_pb2 as pb
+from sexton_runtime.kv.columns import runs_of
 from sexton_runtime.kv.packed import pack
 from sexton_runtime.kv.types import Put, Txn, absent, fence
 from sexton_store.commit_stream import MAX_IN_FLIGHT, CommitStream
@@ -43,9 +44,8 @@ async def test_packed_transactions_are_answered_by_revisions_or_where_one_failed
         for sequence, token in ((1, lease.token), (2, lease.token - 1)):
             held = fence("owner", token)
             request = pb.CommitStreamRequest(sequence=sequence)
-            assert pack(
-                [Txn((absent(b"a"), held), (first,)), Txn((held,), (last,))], request.packed
-            )
+            txns = [Txn((absent(b"a"), held), (first,)), Txn((held,), (last,))]
+            assert pack(runs_of(txns) or (), request.packed)
             yield request
 
     answers = [answer async for answer in CommitStream(rig.engine, requests()).answers()]

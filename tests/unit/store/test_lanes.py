@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sexton.errors import Overloaded
+from sexton_runtime.kv.columns import runs_of
 from sexton_runtime.kv.types import Txn
 from sexton_store.contract import EngineConfig
 from sexton_store.lanes import Lanes
@@ -22,7 +23,7 @@ CONFIG = EngineConfig(
 
 
 def waiting(txns: int, size_bytes: int = 0) -> CommitRequest:
-    return CommitRequest((Txn(),) * txns, ops=0, size_bytes=size_bytes)
+    return CommitRequest(runs_of((Txn(),) * txns) or (), ops=0, size_bytes=size_bytes)
 
 
 def gathered(lanes: Lanes) -> list[int]:

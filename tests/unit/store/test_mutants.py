@@ -16,7 +16,8 @@ from unit.store import test_engine_storm as engine_storm
 from unit.store import test_mesh_clock as mesh_clock
 
 from sexton.errors import SextonError
-from sexton_runtime.kv.types import Target, Txn
+from sexton_runtime.kv.columns import Run, runs_of, txns_of
+from sexton_runtime.kv.types import Target
 from sexton_store.leases import AwakeClock, LeaseTable
 from sexton_store.machine import Step
 from sexton_store.mesh_clock import MeshClock
@@ -102,35 +103,38 @@ def a_lease_granted_although_held(patch: Patch) -> None:
 
 
 def no_fence_compare(patch: Patch) -> None:
-    evaluate = Step.evaluate
+    run = Step.run
 
-    def without_fence(self: Any, txn: Txn) -> Any:
-        compares = [it for it in txn.compares if it.target is not Target.CREATE_REVISION]
-        return evaluate(self, txn._replace(compares=tuple(compares)))
+    def without_fence(self: Any, txns: Run, results: Any) -> None:
+        for txn in txns_of([txns]):
+            compares = [it for it in txn.compares if it.target is not Target.CREATE_REVISION]
+            (unfenced,) = runs_of([txn._replace(compares=tuple(compares))]) or ()
+            run(self, unfenced, results)
 
-    patch.setattr(Step, "evaluate", without_fence)
+    patch.setattr(Step, "run", without_fence)
 
 
 def a_refused_transaction_takes_a_revision(patch: Patch) -> None:
-    evaluate = Step.evaluate
+    run = Step.run
 
-    def take_one(self: Any, txn: Any) -> Any:
-        before = self.revision
-        result = evaluate(self, txn)
-        self.revision = max(self.revision, before + 1)
-        return result
+    def take_one(self: Any, txns: Run, results: Any) -> None:
+        for piece in txns.pieces(1):
+            before = self.revision
+            run(self, piece, results)
+            self.revision = max(self.revision, before + 1)
 
-    patch.setattr(Step, "evaluate", take_one)
+    patch.setattr(Step, "run", take_one)
 
 
 def a_transaction_does_not_see_its_predecessors(patch: Patch) -> None:
-    evaluate = Step.evaluate
+    run = Step.run
 
-    def forgetful(self: Any, txn: Txn) -> Any:
-        self._headers.clear()
-        return evaluate(self, txn)
+    def forgetful(self: Any, txns: Run, results: Any) -> None:
+        for piece in txns.pieces(1):
+            self._heads.clear()
+            run(self, piece, results)
 
-    patch.setattr(Step, "evaluate", forgetful)
+    patch.setattr(Step, "run", forgetful)
 
 
 def a_revision_is_split_for_watchers(patch: Patch) -> None:

@@ -26,7 +26,7 @@ def make_hub(
 
 
 def written(revision: int, *keys: bytes, value: bytes = b"") -> Entry:
-    return revision, 1, tuple((key, value, revision, 1) for key in keys)
+    return revision, 1, tuple((key, value, revision, revision, 1) for key in keys)
 
 
 async def test_the_window_starts_behind_the_durable_revision() -> None:

@@ -34,6 +34,7 @@ from sexton.internal.v1 import store_pb2 as pb
 from sexton_runtime.clock import Clock
 from sexton_runtime.kv._backoff import Backoff
 from sexton_runtime.kv._wire import add_txns, results_from_wire
+from sexton_runtime.kv.columns import Run
 from sexton_runtime.kv.config import StoreClientConfig
 from sexton_runtime.kv.mesh_time import MeshTime
 from sexton_runtime.kv.packed import pack
@@ -71,17 +72,20 @@ class CommitCall(Protocol):
 class _Caller:
     """One caller's transactions on their way."""
 
-    __slots__ = ("expires", "future", "only_while", "sent", "size_bytes", "txns")
+    __slots__ = ("expires", "future", "only_while", "runs", "sent", "size_bytes", "txns")
 
     def __init__(
         self,
         txns: Sequence[Txn],
+        runs: Sequence[Run],
         size_bytes: int,
+        *,
         expires: float,
         only_while: Callable[[], bool] | None,
         future: asyncio.Future[tuple[TxnResult, ...]],
     ) -> None:
         self.txns = txns
+        self.runs = runs
         self.size_bytes = size_bytes
         self.expires = expires  # on the loop's clock
         self.only_while = only_while
@@ -163,10 +167,17 @@ class Committer:
         the stream broke. After every other error (`DeadlineExceeded`, `Unavailable`, `Overloaded`,
         `Fenced`, `InvalidArgument`, `TooLarge`, ...) nothing happened.
         """
-        size_bytes = self._admit(txns)
+        runs, size_bytes = self._admit(txns)
         loop = asyncio.get_running_loop()
         expires = loop.time() + timeout_s
-        caller = _Caller(txns, size_bytes, expires, only_while, loop.create_future())
+        caller = _Caller(
+            txns,
+            runs,
+            size_bytes,
+            expires=expires,
+            only_while=only_while,
+            future=loop.create_future(),
+        )
         self._waiting[caller] = None
         self._waiting_txns += len(txns)
         self._waiting_bytes += size_bytes
@@ -208,11 +219,11 @@ class Committer:
         """Returns once nothing waits and nothing is outstanding."""
         await self._idle.wait()
 
-    def _admit(self, txns: Sequence[Txn]) -> int:
-        """Checks bounds and gives the weight in bytes."""
+    def _admit(self, txns: Sequence[Txn]) -> tuple[Sequence[Run], int]:
+        """Checks bounds; gives the transactions as they are sent, and their weight in bytes."""
         if self._closed is not None:
             raise self._closed
-        size_bytes = check_txns(txns, self._limits).size_bytes
+        runs, (_, size_bytes) = check_txns(txns, self._limits)
         config = self._config
         if (
             len(self._waiting) >= config.max_waiting_callers
@@ -223,7 +234,7 @@ class Committer:
                 f"{len(self._waiting):,} commits with {self._waiting_txns:,} transactions wait "
                 f"for the store already; try again after a pause"
             )
-        return size_bytes
+        return runs, size_bytes
 
     def _unqueue(self, caller: _Caller) -> None:
         del self._waiting[caller]
@@ -402,9 +413,9 @@ class Committer:
             sequence=self._sequence,
             timeout_ms=min(max(int((message.expires - now) * 1000), 1), 60_000),
         )
-        txns = [txn for caller in callers for txn in caller.txns]
-        if not (self._reads_packed and pack(txns, request.packed)):
-            add_txns(request, txns)
+        runs = [run for caller in callers for run in caller.runs]
+        if not (self._reads_packed and pack(runs, request.packed)):
+            add_txns(request, [txn for caller in callers for txn in caller.txns])
         return request
 
 

@@ -1,4 +1,4 @@
-"""Transactions in columns: how many of them travel in one message, at the least cost for each.
+"""Transactions in columns on the wire: many of them in one message, at the least cost for each.
 
 A mesh at work sends the same few shapes of transactions again and again. Packed, a transaction is
 an index into the shapes of its message and some entries of lists that are copied in one call. To
@@ -7,15 +7,16 @@ build and read a message per compare and write instead took a quarter of the sto
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from itertools import chain, groupby, repeat
+from typing import Any, Final, NamedTuple
 
 from sexton.errors import InvalidArgument, TooLarge
 from sexton.internal.v1 import store_pb2 as pb
 from sexton_runtime.kv._wire import compare_from_wire, make_compare
-from sexton_runtime.kv.types import Compare, Delete, Op, Put, Target, Txn
+from sexton_runtime.kv.columns import Run, Shape, shape_of
+from sexton_runtime.kv.types import Compare, Target
 
 _MOST: Final = 255
 """Compares, or writes of a branch; a shape tells the number of most in a byte."""
@@ -25,70 +26,42 @@ _HEAD_BYTES: Final = 3
 _NOT_EXISTS: Final = 8
 """Follows the fields of `Compare`: that its key must be absent."""
 _NUMBERS: Final = frozenset({Target.CREATE_REVISION, Target.MOD_REVISION, Target.VERSION})
-_make = tuple.__new__
-"""Makes a named tuple of what is known to be whole; its own constructor costs twice as much."""
 
 
-class _Shape(NamedTuple):
-    """What transactions have in common; how many keys, values and numbers one of them takes."""
+class _Code(NamedTuple):
+    """A shape as it came; how many keys, values and numbers a transaction of it takes."""
 
-    targets: tuple[Target, ...]
-    exists: tuple[bool | None, ...]
-    """Of each compare what it asks for, None where that is a number; empty: all are numbers."""
-    then: tuple[bool, ...]
-    orelse: tuple[bool, ...]
-    bounded: bool
-    use_reserve: bool
+    shape: Shape
     keys: int
     values: int
     numbers: int
 
 
-def pack(txns: Sequence[Txn], into: pb.PackedTxns) -> bool:
-    """Packs transactions that have passed `check_txns`; False, with nothing written: impossible."""
-    fence = _common_fence(txns)
-    shapes: dict[bytes, int] = {}
-    order: list[int] = []
-    keys: list[bytes] = []
-    values: list[bytes] = []
-    numbers: list[int] = []
-    for compares, then, orelse, not_before_ns, not_after_ns, use_reserve in txns:
-        own = compares if fence is None else compares[:-1]
-        bounded = not_before_ns or not_after_ns
-        flags = (_RESERVE if use_reserve else 0) | (_BOUNDED if bounded else 0)
-        shape = [flags, len(own), len(then)]
-        if max(len(own), len(then), len(orelse)) > _MOST:
-            return False
-        for key, target, operand in own:
-            keys.append(key)
-            if target is Target.EXISTS:
-                shape.append(target if operand else _NOT_EXISTS)
-            elif isinstance(operand, bytes):
-                return False
-            else:
-                shape.append(target)
-                numbers.append(operand)
-        for op in then + orelse if orelse else then:
-            keys.append(op.key)
-            if isinstance(op, Put):
-                shape.append(1)
-                values.append(op.value)
-            else:
-                shape.append(0)
-        if bounded:
-            numbers += (not_before_ns, not_after_ns)
-        order.append(shapes.setdefault(bytes(shape), len(shapes)))
-    into.shapes.extend(shapes)
-    into.order.extend(order)
-    into.keys.extend(keys)
-    into.values.extend(values)
-    into.numbers.extend(numbers)
+def pack(runs: Sequence[Run], into: pb.PackedTxns) -> bool:
+    """Packs transactions that have passed their check; False, with nothing written: impossible."""
+    if not all(_fits(run.shape) for run in runs):
+        return False
+    fence = _common_fence(runs)
+    codes: dict[bytes, int] = {}
+    for run in runs:
+        code = _code_of(run.shape, fenced=fence is not None)
+        own = len(run.compared) - (fence is not None)
+        into.order.extend(repeat(codes.setdefault(code, len(codes)), run.txns))
+        into.keys.extend(_by_row((*run.compared[:own], *run.written, *run.else_written)))
+        puts = zip(run.shape.then + run.shape.orelse, run.values + run.else_values, strict=True)
+        into.values.extend(_by_row([column for is_put, column in puts if is_put]))
+        asked = zip(run.shape.exists[:own], run.operands, strict=False)
+        numbers = [column for wanted, column in asked if wanted is None]
+        if run.shape.bounded:
+            numbers += (run.not_before_ns, run.not_after_ns)
+        into.numbers.extend(_by_row(numbers))
+    into.shapes.extend(codes)
     if fence is not None:
         into.fence.CopyFrom(make_compare(pb.Compare, fence))
     return True
 
 
-def unpack(packed: pb.PackedTxns, most: int) -> tuple[Txn, ...]:
+def unpack(packed: pb.PackedTxns, most: int) -> tuple[Run, ...]:
     """Unpacks what came over the wire.
 
     Raises:
@@ -98,69 +71,109 @@ def unpack(packed: pb.PackedTxns, most: int) -> tuple[Txn, ...]:
     """
     if len(packed.order) > most:
         raise TooLarge("txns", len(packed.order), most, "transactions")
-    shapes = [_read_shape(code) for code in packed.shapes]
-    order = list(packed.order)
-    _check_counts(packed, shapes, order)
-    fence = (compare_from_wire(packed.fence, "packed.fence"),) if packed.HasField("fence") else ()
-    keys, values, numbers = iter(packed.keys), iter(packed.values), iter(packed.numbers)
-    txns: list[Txn] = []
-    for index in order:
-        targets, exists, then, orelse, bounded, use_reserve, *_ = shapes[index]
-        if exists:
-            compares = _with_exists(targets, exists, keys, numbers)
-        else:
-            compares = [
-                _make(Compare, (key, target, number))
-                for target, key, number in zip(targets, keys, numbers, strict=False)
-            ]
-        puts = _ops(then, keys, values)
-        txn = (
-            (*compares, *fence),
-            puts,
-            _ops(orelse, keys, values) if orelse else (),
-            next(numbers) if bounded else 0,
-            next(numbers) if bounded else 0,
-            use_reserve,
+    codes = [_read_code(code) for code in packed.shapes]
+    counted = [(index, len([*alike])) for index, alike in groupby(packed.order)]
+    _check_counts(packed, codes, counted)
+    fence = compare_from_wire(packed.fence, "packed.fence") if packed.HasField("fence") else None
+    keys, values, numbers = [*packed.keys], [*packed.values], [*packed.numbers]
+    runs: list[Run] = []
+    first_key = first_value = first_number = 0
+    for index, txns in counted:
+        code = codes[index]
+        last_key = first_key + txns * code.keys
+        last_value = first_value + txns * code.values
+        last_number = first_number + txns * code.numbers
+        run = _read_run(
+            code,
+            txns,
+            keys[first_key:last_key],
+            values[first_value:last_value],
+            numbers[first_number:last_number],
         )
-        txns.append(_make(Txn, txn))
-    return tuple(txns)
+        runs.append(run if fence is None else _fenced(run, fence))
+        first_key, first_value, first_number = last_key, last_value, last_number
+    return tuple(runs)
 
 
-def _common_fence(txns: Sequence[Txn]) -> Compare | None:
+def _read_run(
+    code: _Code, txns: int, keys: list[bytes], values: list[bytes], numbers: list[int]
+) -> Run:
+    """Takes the columns of a run out of lists in which its transactions follow each other."""
+    shape = code.shape
+    key_columns = [keys[place :: code.keys] for place in range(code.keys)]
+    value_columns = iter([values[place :: code.values] for place in range(code.values)])
+    number_columns = iter([numbers[place :: code.numbers] for place in range(code.numbers)])
+    compares, writes = len(shape.targets), len(shape.targets) + len(shape.then)
+    nothing: list[Any] = [None] * txns
+    return Run(
+        shape,
+        txns,
+        tuple(key_columns[:compares]),
+        tuple(
+            [next(number_columns) if wanted is None else [wanted] * txns for wanted in shape.exists]
+        ),
+        tuple(key_columns[compares:writes]),
+        tuple([next(value_columns) if is_put else nothing for is_put in shape.then]),
+        tuple(key_columns[writes:]),
+        tuple([next(value_columns) if is_put else nothing for is_put in shape.orelse]),
+        next(number_columns, ()),
+        next(number_columns, ()),
+    )
+
+
+def _fenced(run: Run, fence: Compare) -> Run:
+    """Adds the condition that all transactions of a message have in common."""
+    key, target, operand = fence
+    targets, exists, *rest = run.shape
+    wanted = operand if target is Target.EXISTS else None
+    return run._replace(
+        shape=shape_of((*targets, target), (*exists, wanted), *rest),
+        compared=(*run.compared, [key] * run.txns),
+        operands=(*run.operands, [operand] * run.txns),
+    )
+
+
+def _common_fence(runs: Sequence[Run]) -> Compare | None:
     """Gives the compare with which all of several transactions end, as those of one lease do."""
-    if len(txns) < 2 or not txns[0].compares:
+    if sum([run.txns for run in runs]) < 2 or not all(run.compared for run in runs):
         return None
-    fence = txns[0].compares[-1]
-    for txn in txns:
-        if not txn.compares or txn.compares[-1] != fence:
+    first = runs[0]
+    fence = Compare(first.compared[-1][0], first.shape.targets[-1], first.operands[-1][0])
+    for run in runs:
+        same = (
+            run.shape.targets[-1] is fence.target
+            and run.compared[-1].count(fence.key) == run.txns
+            and run.operands[-1].count(fence.operand) == run.txns
+        )
+        if not same:
             return None
     return fence
 
 
-def _ops(kinds: tuple[bool, ...], keys: Iterator[bytes], values: Iterator[bytes]) -> tuple[Op, ...]:
-    # `kinds` comes first: where it ends, nothing more is taken of the keys.
-    return tuple(
-        [
-            _make(Put, (key, next(values))) if is_put else _make(Delete, (key,))
-            for is_put, key in zip(kinds, keys, strict=False)
-        ]
-    )
+def _by_row(columns: Sequence[Sequence[Any]]) -> Iterable[Any]:
+    """Gives the entries of columns, transaction by transaction."""
+    return chain.from_iterable(zip(*columns, strict=True))
 
 
-def _with_exists(
-    targets: tuple[Target, ...],
-    exists: tuple[bool | None, ...],
-    keys: Iterator[bytes],
-    numbers: Iterator[int],
-) -> list[Compare]:
-    return [
-        _make(Compare, (key, target, next(numbers) if wanted is None else wanted))
-        for target, wanted, key in zip(targets, exists, keys, strict=False)
-    ]
+def _fits(shape: Shape) -> bool:
+    most = max(len(shape.targets), len(shape.then), len(shape.orelse))
+    return most <= _MOST and Target.VALUE not in shape.targets
 
 
 @lru_cache(maxsize=1024)
-def _read_shape(code: bytes) -> _Shape:
+def _code_of(shape: Shape, *, fenced: bool) -> bytes:
+    """Writes a shape, without the fence that is written once."""
+    own = len(shape.targets) - fenced
+    asked = [
+        _NOT_EXISTS if wanted is False else int(target)
+        for target, wanted in zip(shape.targets, shape.exists, strict=True)
+    ][:own]
+    flags = (_RESERVE if shape.use_reserve else 0) | (_BOUNDED if shape.bounded else 0)
+    return bytes([flags, own, len(shape.then), *asked, *shape.then, *shape.orelse])
+
+
+@lru_cache(maxsize=1024)
+def _read_code(code: bytes) -> _Code:
     """Reads a shape; a mesh has a few dozen."""
     if len(code) < _HEAD_BYTES or len(code) < _HEAD_BYTES + code[1] + code[2]:
         raise InvalidArgument("packed.shapes", code, "a shape whole")
@@ -176,29 +189,34 @@ def _read_shape(code: bytes) -> _Shape:
         raise InvalidArgument("packed.shapes", code, "a shape of known flags, compares and writes")
     exists = tuple(None if target in _NUMBERS else target == Target.EXISTS for target in asked)
     bounded = bool(flags & _BOUNDED)
-    return _Shape(
-        targets=tuple(Target.EXISTS if it == _NOT_EXISTS else Target(it) for it in asked),
-        exists=() if exists.count(None) == compares else exists,
-        then=tuple(map(bool, then)),
-        orelse=tuple(map(bool, orelse)),
-        bounded=bounded,
-        use_reserve=bool(flags & _RESERVE),
+    shape = shape_of(
+        tuple(Target.EXISTS if it == _NOT_EXISTS else Target(it) for it in asked),
+        exists,
+        tuple(map(bool, then)),
+        tuple(map(bool, orelse)),
+        bounded,
+        bool(flags & _RESERVE),
+    )
+    return _Code(
+        shape,
         keys=compares + len(then) + len(orelse),
         values=sum(then) + sum(orelse),
         numbers=exists.count(None) + 2 * bounded,
     )
 
 
-def _check_counts(packed: pb.PackedTxns, shapes: Sequence[_Shape], order: Sequence[int]) -> None:
+def _check_counts(
+    packed: pb.PackedTxns, codes: Sequence[_Code], counted: Sequence[tuple[int, int]]
+) -> None:
     """Raises `InvalidArgument` unless the columns have as many entries as the shapes take."""
     keys = values = numbers = 0
-    for index, count in Counter(order).items():
-        if index >= len(shapes):
+    for index, txns in counted:
+        if index >= len(codes):
             raise InvalidArgument("packed.order", index, "the index of a shape")
-        shape = shapes[index]
-        keys += count * shape.keys
-        values += count * shape.values
-        numbers += count * shape.numbers
+        code = codes[index]
+        keys += txns * code.keys
+        values += txns * code.values
+        numbers += txns * code.numbers
     for name, given, taken in (
         ("keys", len(packed.keys), keys),
         ("values", len(packed.values), values),
