@@ -93,7 +93,7 @@ class LmdbView:
 
     def __enter__(self) -> Self:
         """Takes the snapshot."""
-        self._txn = self._env.begin(buffers=True)
+        self._txn = self._env.begin(self._records, buffers=True)
         self._readers.opened(self)
         return self
 
@@ -114,12 +114,12 @@ class LmdbView:
 
     def get(self, key: bytes) -> Record | None:
         """Reads a record."""
-        data = self._txn.get(key, db=self._records)
+        data = self._txn.get(key)
         return None if data is None else decode_record(key, data)
 
     def header(self, key: bytes) -> tuple[int, int, int] | None:
         """Reads a record's numbers."""
-        data = self._txn.get(key, db=self._records)
+        data = self._txn.get(key)
         return None if data is None else decode_head(key, data)
 
     def scan(

@@ -8,34 +8,38 @@ what it wrote last is what the next snapshot shows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Final
 
-KEPT: Final = 20_000
-"""Keys of each of two generations; some megabytes in all."""
+KEPT: Final = 40_000
+KEPT_BYTES: Final = 32 * 1024 * 1024
+"""Keys of each of two generations, and bytes that they take; one step may go beyond either. Most
+of it is in memory already, for those who watch."""
 
-Numbers = tuple[int, int, int]
-"""Create revision, mod revision, version; zeros where the key has been deleted."""
+Written = tuple[bytes, bytes | None, int, int, int]
+"""A change: key, value (None: deleted, and the numbers are 0), create revision, mod revision,
+version. A compare's target is the place of its number (`Target`).
+"""
 
 
 class KnownHeads:
-    """The numbers of the keys written last, as of the last durable step."""
+    """The last changes of the keys written last, as of the last durable step."""
 
-    def __init__(self, kept: int = KEPT) -> None:
+    def __init__(self, kept: int = KEPT, kept_bytes: int = KEPT_BYTES) -> None:
+        self.young: dict[bytes, Written] = {}
+        self.old: dict[bytes, Written] = {}
+        """What is in neither is to be looked up; what is in both is as in the young one."""
         self._kept = kept
-        self._young: dict[bytes, Numbers] = {}
-        self._old: dict[bytes, Numbers] = {}
+        self._kept_bytes = kept_bytes
+        self._young_bytes = 0
 
-    def get(self, key: bytes) -> Numbers | None:
-        """Gives a key's numbers; None: look it up."""
-        return self._young.get(key) or self._old.get(key)
+    def note(self, last: Mapping[bytes, Written], size_bytes: int) -> None:
+        """Takes in the last change of each key of a step that has become durable.
 
-    def note(
-        self, entries: Sequence[tuple[int, int, Sequence[tuple[bytes, object, int, int, int]]]]
-    ) -> None:
-        """Takes in the changes of a step that has become durable, in order."""
-        if len(self._young) > self._kept:
-            self._old, self._young = self._young, {}
-        self._young.update(
-            {change[0]: change[2:] for _, _, changes in entries for change in changes}
-        )
+        `size_bytes` is at least what their keys and values take.
+        """
+        if len(self.young) >= self._kept or self._young_bytes >= self._kept_bytes:
+            self.old, self.young = self.young, {}
+            self._young_bytes = 0
+        self.young.update(last)
+        self._young_bytes += size_bytes

@@ -179,7 +179,7 @@ class LmdbDisk:
             raise DiskFailedError(self._failure or "the disk is closed")
         assert not self._writing, "a step is being written"
         step = Step(
-            items=sorted((key, encode_record(key, record)) for key, record in batch.puts),
+            items=sorted([(key, encode_record(key, record)) for key, record in batch.puts]),
             deletes=sorted(batch.deletes),
             cluster_record=encode_cluster_record(batch.cluster_record),
             history=batch.history,

@@ -15,12 +15,8 @@ from sexton_runtime.kv.columns import Operand, Run, compares_of, rows, runs_of
 from sexton_runtime.kv.types import Compare, Outcome, Txn, TxnResult
 from sexton_store.disk import Record, View
 from sexton_store.history import Change, Commit
-from sexton_store.known import KnownHeads
+from sexton_store.known import KnownHeads, Written
 
-Written = tuple[bytes, bytes | None, int, int, int]
-"""A change: key, value (None: deleted, and the numbers are 0), create revision, mod revision,
-version. A compare's target is the place of its number (`Target`).
-"""
 Entry = tuple[int, int, tuple[Written, ...]]
 """A transaction that wrote: revision, mesh time, its changes in order.
 
@@ -36,7 +32,7 @@ _CREATED: Final = 2
 _MODIFIED: Final = 3
 _VERSION: Final = 4
 _EXISTS: Final = 5
-"""Targets as plain numbers, in which a tuple is indexed fastest."""
+"""The values of `Target` as plain numbers, by which a tuple is indexed fastest."""
 _make = tuple.__new__
 """Makes a named tuple of what is known to be whole; its own constructor costs twice as much."""
 
@@ -65,6 +61,8 @@ class Step:
         self.revision = revision
         self.mesh_ns = mesh_ns
         self.entries: list[Entry] = []
+        self.last: dict[bytes, Written] = {}
+        """The last change of each key, once `writes` was asked for."""
         self.commits: list[Commit] = []
         self.needs_space = False
         """Whether something was written that may not use the reserve."""
@@ -75,8 +73,7 @@ class Step:
         self._known = known
         self._with_history = with_history
         self._heads: dict[bytes, Written] = {}
-        """Of all keys that were looked at; the value where the step has written it."""
-        self._new: set[bytes] = set()  # those that the snapshot does not have
+        """Of keys that were written, or looked up in the snapshot (then without a value)."""
 
     def evaluate(self, txn: Txn) -> TxnResult:
         """Evaluates one transaction. Raises what `run` does."""
@@ -91,10 +88,11 @@ class Step:
         Raises `DamagedError` where a record that it must look at is damaged; the step is then
         unusable and is to be evaluated anew without these transactions.
         """
-        heads, find = self._heads, self._find
+        heads, known, find = self._heads, self._known.young, self._find
         shape = run.shape
         targets = [int(target) for target in shape.targets]
         places = range(len(targets))
+        late_or_early = shape.bounded and not self._surely_in_time(run)
         for at, keys, operands, written, values in zip(
             range(run.txns),
             rows(run.compared, run.txns),
@@ -103,11 +101,11 @@ class Step:
             rows(run.values, run.txns),
             strict=True,
         ):
-            if shape.bounded and (outcome := self._out_of_time(run, at)):
+            if late_or_early and (outcome := self._out_of_time(run, at)):
                 results.append(TxnResult(outcome, self.revision))
                 continue
-            for place, target, key, operand in zip(places, targets, keys, operands, strict=True):
-                head = heads.get(key) or find(key)
+            for place, target, key, operand in zip(places, targets, keys, operands, strict=False):
+                head = heads.get(key) or known.get(key) or find(key)
                 if target <= _VERSION:
                     found: Operand | None = head[target]
                 elif target == _EXISTS:
@@ -126,45 +124,41 @@ class Step:
 
     def header(self, key: bytes) -> tuple[int, int, int]:
         """Gives (create_revision, mod_revision, version) of a key; zeros where it is absent."""
-        return (self._heads.get(key) or self._find(key))[2:]
+        return (self._heads.get(key) or self._known.young.get(key) or self._find(key))[2:]
 
     def read(self, key: bytes) -> Record | None:
         """Gives a key's record, None where it is absent."""
-        _, value, *numbers = self._heads.get(key) or self._find(key)
-        if value is not None:
-            return Record(value, *numbers)
-        return self._view.get(key) if numbers[0] else None
+        head = self._heads.get(key)
+        if head is None or (head[1] is None and head[_CREATED]):
+            return self._view.get(key)
+        return None if head[1] is None else _make(Record, head[1:])
 
     def writes(self) -> tuple[list[tuple[bytes, Record]], list[bytes]]:
         """Gives the final records and the deletions of the whole step.
 
-        A key that did not exist before the step and does not after it is in neither.
+        What was created in the step and deleted again is among the deletions.
         """
-        last = {change[0]: change for _, _, changes in self.entries for change in changes}
-        puts = [
-            (key, _make(Record, change[1:]))
-            for key, change in last.items()
-            if change[1] is not None
-        ]
-        deletes = [
-            key for key, change in last.items() if change[1] is None and key not in self._new
-        ]
-        return puts, deletes
+        self.last = {change[0]: change for _, _, changes in self.entries for change in changes}
+        last = self.last.items()
+        puts = [(key, _make(Record, change[1:])) for key, change in last if change[1] is not None]
+        return puts, [key for key, change in last if change[1] is None]
 
     def _find(self, key: bytes) -> Written:
-        """Looks up a key that the step has not looked at yet."""
-        numbers = self._known.get(key) or self._view.header(key)
-        if numbers is None or not numbers[0]:
-            head = _ABSENT
-            self._new.add(key)
-        else:
-            head = (key, None, *numbers)
-        self._heads[key] = head
+        """Looks up a key that the step has not looked up yet."""
+        head = self._known.old.get(key)
+        if head is None:
+            numbers = self._view.header(key)
+            head = _ABSENT if numbers is None else (key, None, *numbers)
+            self._heads[key] = head
         return head
 
     def _value(self, key: bytes) -> bytes | None:
         record = self.read(key)
         return None if record is None else record.value
+
+    def _surely_in_time(self, run: Run) -> bool:
+        """Tells that all of a run's transactions can be begun and none has a last moment."""
+        return max(run.not_before_ns) <= self.mesh_ns and not any(run.not_after_ns)
 
     def _out_of_time(self, run: Run, at: int) -> Outcome | None:
         """Tells that mesh time is outside a transaction's bounds; None: it is not."""
@@ -191,7 +185,7 @@ class Step:
         use_reserve: bool,
     ) -> bool:
         """Writes under the next revision; False: there is no space, nothing was written."""
-        heads, find = self._heads, self._find
+        heads, known, find = self._heads, self._known.young, self._find
         if self.space is not Space.AMPLE and self._lacks_space(
             keys, values, use_reserve=use_reserve
         ):
@@ -200,8 +194,8 @@ class Step:
         revision = self.revision + 1
         changes: list[Written] = []
         grows = False
-        for key, value in zip(keys, values, strict=True):
-            head = heads.get(key) or find(key)
+        for key, value in zip(keys, values, strict=False):
+            head = heads.get(key) or known.get(key) or find(key)
             if value is not None:
                 grows = True
                 change: Written = (

@@ -44,7 +44,7 @@ def decode_head(key: bytes, data: bytes | memoryview) -> tuple[int, int, int]:
     if len(data) < _HEAD.size:
         raise _cut_off(key, data)
     head_checksum, _, create_revision, mod_revision, version = _HEAD.unpack_from(data)
-    if crc32c(data[4 : _HEAD.size], crc32c(key)) != head_checksum:
+    if crc32c(key + data[4 : _HEAD.size]) != head_checksum:
         raise _damaged(key, "head")
     return create_revision, mod_revision, version
 
@@ -55,7 +55,7 @@ def decode_record(key: bytes, data: bytes | memoryview) -> Record:
     if len(data) < _HEAD.size:
         raise _cut_off(key, data)
     head_checksum, value_checksum, create_revision, mod_revision, version = _HEAD.unpack_from(data)
-    if crc32c(data[4 : _HEAD.size], crc32c(key)) != head_checksum:
+    if crc32c(key + data[4 : _HEAD.size]) != head_checksum:
         raise _damaged(key, "head")
     value = bytes(data[_HEAD.size :])
     if crc32c(value) != value_checksum:

@@ -21,11 +21,15 @@ from sexton.errors import (
     Unavailable,
 )
 from sexton_runtime.kv.types import Event, EventKind, KeyValue, RevisionEvents, WatchBatch
-from sexton_store.machine import Entry, Written
+from sexton_store.known import Written
+from sexton_store.machine import Entry
 
 MAX_BATCH_EVENTS = 1_000
 MAX_BATCH_BYTES = 2 * 1024 * 1024
 """A batch ends before it passes this; with one more revision it stays below gRPC's 4 MiB."""
+_GROUP_BYTES = 5
+"""Watchers are grouped by so many first bytes of their prefix: a change below `runs/` looks at no
+watcher of `jobs/`. Keys are cut there fastest; it tells all of the mesh's kinds of keys apart."""
 
 
 class _Window:
@@ -46,13 +50,17 @@ class _Window:
         """The oldest revision from which a watch can start."""
         return self.latest - (len(self._entries) - self._head) + 1
 
-    def append(self, entry: Entry) -> None:
-        self.latest, _, written = entry
-        size = sum([len(change[0]) + len(change[1] or b"") for change in written])
-        self._entries.append(entry)
-        self._sizes.append(size)
-        self._events += len(written)
-        self._bytes += size
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Takes in what happened next, in order."""
+        sizes = [
+            sum([len(change[0]) + len(change[1] or b"") for change in entry[2]])
+            for entry in entries
+        ]
+        self.latest = entries[-1][0]
+        self._entries += entries
+        self._sizes += sizes
+        self._events += sum([len(entry[2]) for entry in entries])
+        self._bytes += sum(sizes)
         while self._events > self._max_events or self._bytes > self._max_bytes:
             self._events -= len(self._entries[self._head][2])
             self._bytes -= self._sizes[self._head]
@@ -100,7 +108,7 @@ class WatchHub:
         self._window = _Window(revision, max_events, max_bytes)
         self._max_watchers = max_watchers
         self._mesh_ns = mesh_ns
-        self._by_folder: dict[bytes, list[Watcher]] = {}
+        self._by_group: dict[bytes, list[Watcher]] = {}
         self._watchers: dict[Watcher, bytes] = {}
         self._ended: type[SextonError] | None = None
 
@@ -114,13 +122,15 @@ class WatchHub:
 
     def publish(self, entries: Sequence[Entry]) -> None:
         """Takes in revisions that have become durable, in order, and wakes who watches them."""
-        for entry in entries:
-            self._window.append(entry)
-        keys = [change[0] for entry in entries for change in entry[2]]
-        folders = dict.fromkeys([b"", *[key[: key.find(b"/") + 1] for key in keys]])
-        for folder in folders:
-            for watcher in self._by_folder.get(folder, ()):
-                watcher.note(entries)
+        if not entries:
+            return
+        self._window.append(entries)
+        if self._by_group:
+            written = {change[0][:_GROUP_BYTES] for _, _, changes in entries for change in changes}
+            for group, watchers in self._by_group.items():
+                if group in written or len(group) < _GROUP_BYTES:
+                    for watcher in watchers:
+                        watcher.note(entries)
 
     def open(self, prefix: bytes, start_revision: int, *, keys_only: bool) -> Watcher:
         """Opens a watch; what is wrong with it is raised by its first `__anext__`."""
@@ -137,9 +147,9 @@ class WatchHub:
         elif len(self._watchers) >= self._max_watchers:
             watcher.end(Overloaded(f"{self._max_watchers:,} watches are open already"))
         else:
-            folder = folder_of(prefix)
-            self._watchers[watcher] = folder
-            self._by_folder.setdefault(folder, []).append(watcher)
+            group = prefix[:_GROUP_BYTES]
+            self._watchers[watcher] = group
+            self._by_group.setdefault(group, []).append(watcher)
         return watcher
 
     def refuse(self, error: SextonError) -> Watcher:
@@ -162,13 +172,13 @@ class WatchHub:
 
     def forget(self, watcher: Watcher) -> None:
         """Stops waking a watcher; idempotent."""
-        folder = self._watchers.pop(watcher, None)
-        if folder is None:
+        group = self._watchers.pop(watcher, None)
+        if group is None:
             return
-        neighbours = self._by_folder[folder]
+        neighbours = self._by_group[group]
         neighbours.remove(watcher)
         if not neighbours:
-            del self._by_folder[folder]
+            del self._by_group[group]
 
     def read(self, watcher: Watcher, first: int | None) -> tuple[WatchBatch, int | None]:
         """Gives a watcher's next batch and the revision at which it goes on (None: all read).
@@ -253,14 +263,6 @@ class Watcher:
     def _wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
-
-
-def folder_of(key: bytes) -> bytes:
-    """Gives a key up to and with its first slash; empty where it has none.
-
-    Watchers are grouped by it: a change below `runs/` looks at no watcher of `jobs/`.
-    """
-    return key[: key.find(b"/") + 1]
 
 
 def _event(revision: int, change: Written, *, keys_only: bool) -> Event:

@@ -259,7 +259,7 @@ class Writer:
 
     def _publish(self, requests: list[Request[Any]], step: Step) -> None:
         self.revision = step.revision
-        self._known.note(step.entries)
+        self._known.note(step.last, sum([request.weight_bytes for request in requests]))
         self.hub.publish(step.entries)
         for request in requests:
             self.counters.txns += request.txns

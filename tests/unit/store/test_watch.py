@@ -8,7 +8,7 @@ import pytest
 
 from sexton.errors import Compacted, FutureRevision, Overloaded, SlowWatcher, Unavailable
 from sexton_store.machine import Entry
-from sexton_store.watch import MAX_BATCH_BYTES, MAX_BATCH_EVENTS, WatchHub, folder_of
+from sexton_store.watch import MAX_BATCH_BYTES, MAX_BATCH_EVENTS, WatchHub
 
 START = 100
 
@@ -190,7 +190,15 @@ async def test_a_cancelled_reader_can_go_on_reading() -> None:
     assert [e.revision for e in (await anext(watcher)).revisions] == [START + 1]
 
 
-def test_a_folder_ends_with_the_first_slash() -> None:
-    assert [folder_of(key) for key in (b"", b"a", b"a/", b"a/b/c", b"/")] == [
-        b"", b"", b"a/", b"a/", b"/",
-    ]  # fmt: skip
+@pytest.mark.parametrize("prefix", [b"", b"ab", b"abcde", b"abcdefg", b"abcdefgh"])
+async def test_prefixes_of_every_length_hear_of_a_key(prefix: bytes) -> None:
+    hub = make_hub()
+    watcher, other = hub.open(prefix, 0, keys_only=False), hub.open(b"abcdx", 0, keys_only=False)
+    for each in (watcher, other):
+        await anext(each)
+    waiting = [asyncio.create_task(anext(each)) for each in (watcher, other)]
+    await asyncio.sleep(0)
+    hub.publish([written(START + 1, b"abcdefgh")])
+    await asyncio.sleep(0)
+    assert [task.done() for task in waiting] == [True, False]
+    waiting[1].cancel()

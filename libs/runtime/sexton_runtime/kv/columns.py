@@ -88,11 +88,19 @@ def runs_of(txns: Sequence[Txn]) -> tuple[Run, ...] | None:
     """Turns transactions round; None where one has a write that is neither a put nor a deletion."""
     if not txns:
         return ()
-    run = _run_of(txns)
-    if run is not None:
-        return (run,)
-    runs = [_run_of(list(alike)) for _, alike in groupby(txns, _likeness)]
-    return None if None in runs else tuple([run for run in runs if run is not None])
+    runs: list[Run] = []
+    for _, as_long in groupby(txns, _lengths):
+        together = list(as_long)
+        run = _run_of(together)
+        if run is not None:
+            runs.append(run)
+            continue
+        for _, alike in groupby(together, _likeness):
+            run = _run_of(list(alike))
+            if run is None:
+                return None
+            runs.append(run)
+    return tuple(runs)
 
 
 def txns_of(runs: Iterable[Run]) -> tuple[Txn, ...]:
@@ -130,18 +138,10 @@ def shape_of(*fields: Any) -> Shape:
 
 
 def _run_of(txns: Sequence[Txn]) -> Run | None:
-    """Turns transactions round that are all of one shape; None: they are not."""
+    """Turns transactions of the same `_lengths` round; None: they are not all of one shape."""
     count = len(txns)
     all_compares, thens, orelses, not_before_ns, not_after_ns, reserves = zip(*txns, strict=True)
-    places = len(all_compares[0])
     bounded = any(not_before_ns) or any(not_after_ns)
-    alike = (
-        {*map(len, all_compares)} == {places}
-        and len({*map(len, thens)}) == len({*map(len, orelses)}) == 1
-        and reserves.count(reserves[0]) == count
-    )
-    if not alike:
-        return None
     compared: list[Sequence[bytes]] = []
     operands: list[Sequence[Operand]] = []
     targets: list[Target] = []
@@ -195,12 +195,17 @@ def _writes_of(
     return None
 
 
-def _likeness(txn: Txn) -> tuple[Any, ...]:
-    """Gives what is the same of transactions that can be in one run."""
+def _lengths(txn: Txn) -> tuple[int, int, int, bool, bool]:
+    """Gives what mostly tells shapes apart, and costs little."""
     compares, then, orelse, not_before_ns, not_after_ns, use_reserve = txn
-    asked = [(it[1], it[2] if it[1] is Target.EXISTS else None) for it in compares]
     bounded = bool(not_before_ns or not_after_ns)
-    return asked, [*map(type, then)], [*map(type, orelse)], bounded, use_reserve
+    return len(compares), len(then), len(orelse), bounded, use_reserve
+
+
+def _likeness(txn: Txn) -> tuple[Any, ...]:
+    """Gives what else is the same of transactions that can be in one run."""
+    asked = [(it[1], it[2] if it[1] is Target.EXISTS else None) for it in txn.compares]
+    return asked, [*map(type, txn.then)], [*map(type, txn.orelse)]
 
 
 def _ops(keys: Sequence[bytes], values: Sequence[bytes | None]) -> tuple[Op, ...]:
