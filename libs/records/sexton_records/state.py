@@ -91,8 +91,8 @@ def decode_state(record: pb.StateRecord, buffered: Sequence[Buffered]) -> JobSta
     return JobState(
         cursor=record.cursor_ns,
         armed=record.armed_ns if record.HasField("armed_ns") else None,
-        rules=tuple(Rule(rule.after_ns, rule.version) for rule in record.rules),
-        live=tuple(handle_of(name) for name in record.live),
+        rules=tuple([Rule(rule.after_ns, rule.version) for rule in record.rules]),
+        live=tuple([handle_of(name) for name in record.live]),
         buffered=tuple(buffered),
         counters=Counters(
             counters.fired,

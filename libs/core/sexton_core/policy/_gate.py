@@ -176,17 +176,10 @@ class Gate:
             cursor, armed, rules, resumed = moved or Moved(
                 state.cursor, state.armed, state.rules, state.resumed
             )
-            state = JobState(
-                cursor,
-                armed,
-                rules,
-                tuple(self.live),
-                tuple(self.buffer),
-                self._count(),
-                state.paused_at,
-                resumed,
-            )
-        return Verdict(
+            live, buffer = tuple(self.live), tuple(self.buffer)
+            now_is = cursor, armed, rules, live, buffer, self._count(), state.paused_at, resumed
+            state = make(JobState, now_is)
+        concluded = (
             state,
             tuple(runs),
             tuple(self._ranges),
@@ -198,6 +191,7 @@ class Gate:
             next_due,
             changed,
         )
+        return make(Verdict, concluded)
 
     def _asks(self, ask: Ask) -> tuple[tuple[Handle, Ask], ...]:
         """Returns the strongest thing that any waiting start asks, of every live run."""

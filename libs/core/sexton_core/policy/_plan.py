@@ -41,16 +41,17 @@ class Plan:
     Bounded: a stretch of missed times is a few steps whatever its length; only starts are single
     steps, and `catch_up.max` and `late_after` bound those.
 
+    cursor: the last nominal time of the units taken so far.
     upcoming: the first nominal time after the units taken so far; None: never again. It may be
         due.
     """
 
-    __slots__ = ("_cursor", "_now", "_resumed", "_timeline", "upcoming")
+    __slots__ = ("_now", "_resumed", "_timeline", "cursor", "upcoming")
 
     def __init__(self, timeline: Timeline, state: JobState, now: Instant) -> None:
         self._timeline = timeline
         self._now = now
-        self._cursor = state.cursor
+        self.cursor = state.cursor
         self._resumed = state.resumed
         self.upcoming = state.armed
 
@@ -76,8 +77,8 @@ class Plan:
 
     def _next(self, unit: Unit) -> Unit:
         timeline = self._timeline
-        steps = with_excluded(timeline, self._cursor, unit) if timeline.has_calendars else unit
-        self._cursor = cursor = end_of(unit[-1])
+        steps = with_excluded(timeline, self.cursor, unit) if timeline.has_calendars else unit
+        self.cursor = cursor = end_of(unit[-1])
         self.upcoming = timeline.next_after(cursor)
         return steps
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from sexton_core.ids import RunId, scheduled_run_id
 from sexton_core.instants import SECOND, Instant
 from sexton_core.policy._gate import ACTIONS_LIMIT, Candidate, Gate, Moved
-from sexton_core.policy._plan import Pass, Plan, Step, end_of
+from sexton_core.policy._plan import Pass, Plan, Step
 from sexton_core.policy.job import Job
 from sexton_core.policy.state import Admission, DecisionRange, JobState, Rule, Verdict, make
 from sexton_core.policy.timeline import Timeline
@@ -46,18 +46,18 @@ def decide(
     gate = Gate(job, state, now, ended, limit)
     if state.paused_at is not None:
         return gate.verdict(None)
-    gate.start_buffered()
+    more = False
+    if state.buffered:
+        gate.start_buffered()
+        more = gate.full
     plan = Plan(timeline, state, now)
-    cursor = state.cursor
-    more = gate.full
     for unit in () if more else plan.units():
         for step in unit:
             _take(job, timeline, gate, step, now)
-        cursor = end_of(unit[-1])
         more = gate.full
         if more:
             break
-    armed = plan.upcoming
+    cursor, armed = plan.cursor, plan.upcoming
     next_due = now if more else None if armed is None else timeline.due(armed)
     if cursor == state.cursor:
         return gate.verdict(next_due)

@@ -58,7 +58,7 @@ class Timeline:
         for after, until, definition in self._stretches:
             if until <= t:
                 continue
-            schedule = _schedule(definition, unfiltered=unfiltered)
+            schedule = _schedule(definition, unfiltered=True) if unfiltered else definition.schedule
             if schedule is None:
                 continue
             found = schedule.next_after(t if t > after else after)
