@@ -40,6 +40,8 @@ _READ_AHEAD_PAUSE_S: Final = 0.01
 """Between two readings ahead of time: what is due has the first right to the store."""
 _LEAST_PAGE: Final = 100
 """Timers of one page at least, where all but a few are known already."""
+_WHOLE_EVERY: Final = 10
+"""Of so many loadings one begins with what is due first: a timer without a job is found by it."""
 _LOAD_PAUSE_S: Final = 0.02
 """Least time between two loadings."""
 _DELETES_PER_TXN: Final = 90
@@ -100,6 +102,7 @@ class Tenure:
             mesh=mesh, shard=shard, machine=self._machine, removed=self._lookout.want
         )
         self._reconciler = Reconciler(mesh=mesh, shard=shard, machine=self._machine)
+        self._loadings = 0
         self._loaded = asyncio.Event()  # set when the horizon has been loaded
         self._running: asyncio.Task[None] | None = None
 
@@ -246,12 +249,23 @@ class Tenure:
             self._takeover.acting()
 
     async def _load(self) -> int:
-        """Loads the horizon; gives the revision from which changes are to be followed."""
+        """Loads the whole horizon; gives the revision from which changes are to be followed."""
+        return await self._load_from(keys.timers_prefix(self.shard))
+
+    async def _load_more(self) -> int:
+        """Loads what has come within reach, and now and then what should be known, too."""
+        self._loadings += 1
+        until = self._machine.horizon.until
+        if self._loadings % _WHOLE_EVERY == 0 or until >= self._mesh.now() + HORIZON_NS:
+            return await self._load()
+        return await self._load_from(keys.timers_until(self.shard, until))
+
+    async def _load_from(self, start: bytes) -> int:
         self._counters.horizons += 1
         reach = self._mesh.now() + HORIZON_NS
         horizon = self._machine.horizon
         horizon.begin_loading(reach)
-        start, end = keys.timers_prefix(self.shard), keys.timers_until(self.shard, reach)
+        end = keys.timers_until(self.shard, reach)
         token, revision, loaded, last = b"", 0, 0, None
         limits = self._mesh.store.limits
         while loaded < MOST_TIMERS:
@@ -278,7 +292,7 @@ class Tenure:
         while True:
             await self._firing.hungry.wait()
             self._firing.hungry.clear()
-            await self._retry_until_done(self._load)
+            await self._retry_until_done(self._load_more)
             await asyncio.sleep(_LOAD_PAUSE_S)
 
     async def _read_ahead(self) -> None:
