@@ -19,7 +19,7 @@ from sexton_core.instants import MILLISECOND, SECOND, Duration, Instant
 AHEAD_NS: Final[Duration] = 500 * MILLISECOND
 """How long before their due time steps are planned. Not sooner: more may change meanwhile."""
 MOST_PREPARED: Final = 2_000
-"""Steps that wait at about 3 KiB each; of more jobs that are due together the first are planned."""
+"""Steps that wait, at about 2.5 KiB each; of more jobs due together the first are planned."""
 _LEAST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 1.0
 """Between two passes."""

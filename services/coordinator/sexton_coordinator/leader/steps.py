@@ -133,17 +133,18 @@ class Step(NamedTuple):
 
     def at(self, now: Instant) -> Step:
         """Returns a step that stands, with its run created now."""
-        (run,), txn = self.created, self.txn
+        loaded, verdict, txn, requires, timer, writes_state, created, *others, size_bytes = self
         assert txn is not None, "a run is written"
-        put, *rest = txn.then
-        assert put.key == run.handle, "the run comes first"
+        compares, (put, *rest), *bounds = txn
+        ((shard, handle, record),) = created
+        assert put.key == handle, "the run comes first"
         created_at = _created_at(now)
-        record = run.record + created_at  # of a field that comes twice the last one counts
-        return self._replace(
-            txn=txn._replace(then=(Put(run.handle, record), *rest)),
-            created=(run._replace(record=record),),
-            size_bytes=self.size_bytes + len(created_at),
-        )
+        record += created_at  # of a field that comes twice the last one counts
+        put = make(Put, (handle, record))
+        txn = make(Txn, (compares, (put, *rest), *bounds))
+        created = (make(Created, (shard, handle, record)),)
+        before = loaded, verdict, txn, requires, timer, writes_state, created
+        return make(Step, (*before, *others, size_bytes + len(created_at)))
 
     @property
     def state_value(self) -> bytes:
