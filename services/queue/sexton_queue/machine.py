@@ -37,6 +37,12 @@ _FULL_PAUSE: Final = SECOND
 """While the store is full, nothing new is written for this long at a time."""
 
 
+_COMMITTED: Final = Outcome.COMMITTED
+_ASSIGN: Final = Kind.ASSIGN
+_STAY: Final = Kind.STAY
+_END: Final = Kind.END
+
+
 class Machine:
     """Everything that the owner of one shard knows and decides, from its takeover on."""
 
@@ -106,12 +112,13 @@ class Machine:
         for index, change in enumerate(committed):
             result = None if results is None else results[index]
             outcome = None if result is None else result.outcome
-            self._count(outcome, now)
+            if outcome is not _COMMITTED:
+                self._count(outcome, now)
             if change.entry is None:
                 assert change.session is not None
-                durable = outcome is Outcome.COMMITTED
+                durable = outcome is _COMMITTED
                 self._settle_session(change.kind, change.session, durable=durable)
-            elif result is not None and outcome is Outcome.COMMITTED:
+            elif result is not None and outcome is _COMMITTED:
                 self._committed(change, change.entry, result.revision, now)
             elif change.kind is Kind.ASSIGN:
                 self._not_assigned(change, change.entry, result, now)
@@ -142,7 +149,7 @@ class Machine:
     def _asked(self, now: Now) -> Iterator[Change]:
         todo = self.table.todo
         while todo:
-            entry = todo.pop(next(iter(todo)))
+            _, entry = todo.popitem(last=False)
             while entry.asks and not entry.busy:
                 change = changes.judge(entry, entry.asks.pop(0), now.mesh, self._shards)
                 if change is not None:
@@ -190,13 +197,13 @@ class Machine:
         entry.revision = revision
         entry.record = record
         self._count_change(change, run)
-        if change.kind is Kind.ASSIGN:
+        if change.kind is _ASSIGN:
             entry.run = assigned(run, revision)
             entry.started_at = 0
             entry.progress = None
             entry.unsure = False
             self._assigned(change, entry, now)
-        elif change.kind is Kind.STAY:
+        elif change.kind is _STAY:
             if before.started and not run.started:
                 run = run._replace(started=True, ever_started=True)
             entry.run = run
@@ -207,7 +214,7 @@ class Machine:
             entry.started_at = 0
             self.table.take_out(entry)
         _answer(change.ask, run.state)
-        if change.kind is Kind.END:
+        if change.kind is _END:
             self.table.forget(entry, revision)
             if self._ended is not None:
                 self._ended(change.value, record.origin.traceparent, run.state, entry.arrived_at)
@@ -269,9 +276,9 @@ class Machine:
                 counters.returned += 1
             case Lose():
                 counters.lost += 1
-        if change.kind is Kind.ASSIGN:
+        if change.kind is _ASSIGN:
             counters.assigned += 1
-        elif change.kind is Kind.END:
+        elif change.kind is _END:
             counters.settled += 1
             counters.dead_letters += STATES[run.state].dead_letter
         elif run.state is RunState.RETRYING:

@@ -68,18 +68,22 @@ def end_attempt_record(
     """
     past = record.past
     part = owner_part(run, record.origin.not_before_ns)
-    if record.live is not None:
-        past += (_ended_attempt(record.live, token, end, now),)
     if run.ended:
         if end.result_json:
             part.result_json = end.result_json
         if end.error is not None:
             part.error.CopyFrom(end.error)
+        if len(past) < _FEW_ATTEMPTS:
+            if record.live is not None:
+                _end_attempt(part, record.live, token, end, now)
+            return _join(record, past, part), record
+    if record.live is not None:
+        piece = RunRecord()
+        _end_attempt(piece, record.live, token, end, now)
+        past += (piece.SerializeToString(),)
     if len(past) > _FEW_ATTEMPTS:
         past = _fit(past, len(record.origin.value) + part.ByteSize())
     value = _join(record, past, part)
-    if run.ended:
-        return value, record
     return value, Record(record.origin, run.not_before, past, None, record.cancel)
 
 
@@ -121,17 +125,13 @@ def assign_txn(
     key: bytes, revision: int, value: bytes, *, state_key: bytes, not_before: Instant
 ) -> Txn:
     """Makes a run RUNNING: only while its job exists, and not before its time."""
-    compares = (Compare(key, _MOD_REVISION, revision), Compare(state_key, _EXISTS, operand=True))
-    return Txn(compares, (Put(key, value),), not_before_ns=not_before)
+    compares = (_unchanged(key, revision), _make(Compare, (state_key, _EXISTS, True)))
+    return _make(Txn, (compares, (_make(Put, (key, value)),), (), not_before, 0, False))
 
 
 def move_txn(key: bytes, revision: int, value: bytes) -> Txn:
     """Changes a run in flight: its place in line, the key, is what it was."""
-    return Txn(
-        compares=(Compare(key, _MOD_REVISION, revision),),
-        then=(Put(key, value),),
-        use_reserve=True,
-    )
+    return Txn((_unchanged(key, revision),), (Put(key, value),), use_reserve=True)
 
 
 def end_txn(
@@ -146,15 +146,15 @@ def end_txn(
     summary = origin.template.summary + entry.SerializeToString()
     shard = keys.shard_of(uid, shards)
     writes: tuple[Op, ...] = (
-        Delete(key),
-        Put(origin.run_key, value),
-        Put(keys.ended_key(shard, run.ended_at, uid, origin.run_id), summary),
+        _make(Delete, (key,)),
+        _make(Put, (origin.run_key, value)),
+        _make(Put, (keys.ended_key(shard, run.ended_at, uid, origin.run_id), summary)),
     )
     if RULES[run.state].dead_letter:
         queue_shard = keys.parse_handle_key(key).shard
         dead = keys.dead_key(queue_shard, run.ended_at, uid, origin.run_id)
         writes += (Put(dead, summary),)
-    return Txn((Compare(key, _MOD_REVISION, revision),), writes, use_reserve=True)
+    return _make(Txn, ((_unchanged(key, revision),), writes, (), 0, 0, True))
 
 
 def pause_txn(shard: int, queue: str, reason: str, now: Instant) -> Txn:
@@ -174,10 +174,11 @@ def job_of(state: bytes) -> tuple[str, str]:
     return record.namespace, record.job
 
 
-def _ended_attempt(live: pb.AttemptRecord, token: int, end: AttemptEnd, now: Instant) -> bytes:
-    """Returns an attempt that has ended as a record with nothing else, serialised."""
-    piece = RunRecord()
-    attempt = piece.attempts.add()
+def _end_attempt(
+    part: RunRecord, live: pb.AttemptRecord, token: int, end: AttemptEnd, now: Instant
+) -> None:
+    """Writes an attempt that has ended behind those that a part of a record has."""
+    attempt = part.attempts.add()
     attempt.CopyFrom(live)
     attempt.token = token
     attempt.state = end.state
@@ -191,7 +192,6 @@ def _ended_attempt(live: pb.AttemptRecord, token: int, end: AttemptEnd, now: Ins
         attempt.output_tail = end.output_tail
     if end.error is not None:
         attempt.error.CopyFrom(end.error)
-    return piece.SerializeToString()
 
 
 def _join(record: Record, past: tuple[bytes, ...], part: RunRecord) -> bytes:
@@ -215,5 +215,11 @@ def _fit(past: tuple[bytes, ...], beside: int) -> tuple[bytes, ...]:
     return tuple(fitting)
 
 
+def _unchanged(key: bytes, revision: int) -> Compare:
+    return _make(Compare, (key, _MOD_REVISION, revision))
+
+
+_make = tuple.__new__
+"""Makes a named tuple of all its parts; its own constructor costs twice as much."""
 _MOD_REVISION: Final = Target.MOD_REVISION
 _EXISTS: Final = Target.EXISTS

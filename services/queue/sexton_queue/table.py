@@ -61,8 +61,8 @@ class RunTable:
         bounds: dict[str, Any] = {} if window is None else {"window": window}
         self.line = Line(shard, max_running=max_running, on_dropped=self.drop, **bounds)
         self.by_key: dict[bytes, Entry] = {}
-        self.todo: dict[bytes, Entry] = {}
-        """Runs of which something is asked and no commit is under way."""
+        self.todo: OrderedDict[bytes, Entry] = OrderedDict()
+        """Runs of which something is asked and no commit is under way, the first asked first."""
         self.pressing = False
         """Whether something of `todo` is not to wait until starts are written."""
         self.stale: dict[bytes, Entry] = {}
