@@ -229,6 +229,7 @@ class AsyncJobs(AsyncJobQuestions):
             first_read = first_read or answer.read_time
         applied: list[Applied] = []
         alike: messages.Alike = {}
+        specs: messages.Specs = {}
         for part in parts:
             part.validate_only = dry_run
             if prune and part is parts[-1]:
@@ -238,7 +239,7 @@ class AsyncJobs(AsyncJobQuestions):
                 if not each.job.spec.task.WhichOneof("kind"):
                     # A long answer leaves out what was sent.
                     each.job.spec.CopyFrom(job.spec)
-            applied += [messages.applied_of(each, alike) for each in answer.jobs]
+            applied += [messages.applied_of(each, alike, specs) for each in answer.jobs]
             if on_progress is not None:
                 on_progress(min(len(applied), len(jobs)), len(jobs))
         return tuple(applied)

@@ -55,11 +55,12 @@ def _told_of(message: job_pb2.Job, specs: Specs | None) -> dict[str, Any]:
     }
 
 
-def applied_of(message: scheduler_pb2.AppliedJob, alike: Alike) -> jobs.Applied:
+def applied_of(message: scheduler_pb2.AppliedJob, alike: Alike, specs: Specs) -> jobs.Applied:
     """Gives what became of one job of an apply, and takes the message apart.
 
     What is told of new jobs with one definition is the same but for their name, uid and etag; it is
-    read once, and kept in `alike`.
+    read once, and kept in `alike`. Definitions are shared beyond that, as by `job_of`: jobs that
+    are created one after the other are told other times.
     """
     job = message.job
     name, uid, etag = job.name, job.uid, job.etag
@@ -69,7 +70,7 @@ def applied_of(message: scheduler_pb2.AppliedJob, alike: Alike) -> jobs.Applied:
     key = message.SerializeToString()
     known = alike.get(key)
     if known is None:
-        known = alike[key] = _alike_of(message)
+        known = alike[key] = _alike_of(message, specs)
     namespace, short = parts_of(name)
     of_all, rest = known
     return jobs.Applied(
@@ -77,7 +78,9 @@ def applied_of(message: scheduler_pb2.AppliedJob, alike: Alike) -> jobs.Applied:
     )
 
 
-def _alike_of(message: scheduler_pb2.AppliedJob) -> tuple[dict[str, Any], dict[str, Any]]:
+def _alike_of(
+    message: scheduler_pb2.AppliedJob, specs: Specs
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Gives the fields of a job but for name, uid and etag, and those of what became of it."""
     rest = {
         "change": _CHANGES.word(jobs.Change, message.change),
@@ -87,7 +90,7 @@ def _alike_of(message: scheduler_pb2.AppliedJob) -> tuple[dict[str, Any], dict[s
         "gained_times": tuple(datetime_of(each) for each in message.gained_times),
         "lost_times": tuple(datetime_of(each) for each in message.lost_times),
     }
-    return _told_of(message.job, None), rest
+    return _told_of(message.job, specs), rest
 
 
 def triggered_of(message: scheduler_pb2.TriggerJobResponse) -> jobs.Triggered:
