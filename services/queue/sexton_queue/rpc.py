@@ -26,6 +26,7 @@ from sexton_queue.sessions import Session
 from sexton_queue.streams import LeaderStream, Outbox, Ref, WorkerStream
 from sexton_queue.tenure import PACE_S, Tenure
 from sexton_records.runs import STATES
+from sexton_runtime.patience import Patience
 from sexton_runtime.randomness import Randomness
 
 WORKERS: Final = "sexton.v1.WorkerService"
@@ -34,6 +35,8 @@ MEMBERS: Final = "sexton.internal.v1.MemberService"
 
 HELLO_TIMEOUT_S: Final = 10.0
 """A stream on which nobody introduces himself within this is ended."""
+ANSWERS_S: Final = 0.05
+"""Answers to completions wait so long for company: a worker's slot is free without them."""
 MAX_STREAMS: Final = 20_000
 """Streams open at once."""
 
@@ -79,12 +82,16 @@ class Servicer(
             _pass_on(stream, _hear_worker(requests, tenure, session, stream))
         )
         tenure.wake()
+        patience = Patience(ANSWERS_S, wake.set)
         try:
             while True:
                 await wake.wait()
                 wake.clear()
                 if stream.error is not None:
                     raise stream.error
+                if not session.draining and _may_wait(stream) and patience.wait():
+                    continue
+                patience.end()
                 handing_over = stream.reconnect
                 if not handing_over:
                     tenure.require()
@@ -94,6 +101,7 @@ class Servicer(
                     return
                 await asyncio.sleep(PACE_S)
         finally:
+            patience.end()
             tenure.drop(stream)
             reader.cancel()
             tenure.machine.roster.disconnected(session, stream, tenure.now())
@@ -217,6 +225,19 @@ class Servicer(
     ) -> coordinator_pb2.DescribeMemberResponse:
         """Tells who this replica is."""
         return coordinator_pb2.DescribeMemberResponse(member=self._member())
+
+
+def _may_wait(stream: WorkerStream) -> bool:
+    """Tells whether nothing is to be said but that completions have been settled."""
+    return bool(stream.answers) and not (
+        stream.finished
+        or stream.welcome
+        or stream.assignments
+        or stream.heartbeat
+        or stream.stops
+        or stream.reconnect
+        or stream.drain
+    )
 
 
 def _admit(tenure: Tenure, stream: Outbox) -> None:

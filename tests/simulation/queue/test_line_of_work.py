@@ -52,3 +52,17 @@ def test_a_failing_run_is_tried_again_with_a_higher_token_then_a_dead_letter() -
         assert begins[2] - begins[1] >= 1.8e9
 
     mesh.run(scenario)
+
+
+def test_answers_to_completions_travel_with_the_next_assignment_and_wait_for_none() -> None:
+    async def scenario(mesh: Mesh) -> None:
+        worker = Worker(mesh, "worker", slots=1, lasts_s=0.01)
+        job = await mesh.job()
+        handles = [await mesh.fire(job) for _ in range(8)]
+        for handle in handles:
+            await mesh.until(handle, job, RunState.SUCCEEDED)
+        await asyncio.sleep(0.1)
+        assert len(worker.results) == 8
+        assert worker.bare_answers <= 1
+
+    Mesh().run(scenario)

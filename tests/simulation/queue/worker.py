@@ -56,6 +56,8 @@ class Worker:
         self.executing: dict[tuple[bytes, int], asyncio.Task[None]] = {}
         self.finished: dict[tuple[bytes, int], worker_pb2.Completion] = {}
         self.results: list[worker_pb2.CompletionResult] = []
+        self.bare_answers = 0
+        """Messages that held answers to completions and nothing else."""
         self.sessions: list[str] = []
         self.begins = True
         """Whether it begins what it is assigned."""
@@ -226,6 +228,7 @@ class Worker:
             self._known.add(key)
             task = asyncio.create_task(self._execute(assignment))
             self.executing[key] = task
+        self.bare_answers += [field.name for field, _ in response.ListFields()] == ["results"]
         for result in response.results:
             self.results.append(result)
             self.finished.pop((result.attempt.handle, result.attempt.token), None)
