@@ -11,6 +11,11 @@ from itertools import groupby
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
+
+# How fast inputs are drawn says something about the machine, not about what is tested.
+settings.register_profile("sexton", suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("sexton")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
