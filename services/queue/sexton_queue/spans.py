@@ -91,6 +91,7 @@ def spans_of(record: RunRecord, arrived_at: Instant = 0) -> list[bytes]:
             )
         )  # fmt: skip
         before = arrived_at
+    before = max(before, due)  # what was written before its time was in line by then
     for attempt in record.attempts:
         spans += _attempt(trace, attempt, before)
         before = attempt.end_time_ns or before

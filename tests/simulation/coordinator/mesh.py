@@ -13,10 +13,21 @@ from sexton.errors import OutcomeUnknown, Unavailable
 from sexton.internal.v1 import coordinator_pb2, coordinator_pb2_grpc
 from sexton.internal.v1 import records_pb2 as pb
 from sexton.v1 import job_pb2, run_pb2, scheduler_pb2
+from sexton_coordinator.api.changes import handles_of
 from sexton_coordinator.app import Coordinator
 from sexton_coordinator.jobs_store import JobReader, LoadedJob
 from sexton_coordinator.writes import JobName, decision_ops, state_ops
-from sexton_core.policy import DecisionRange, Definition, Job, create, delete, edit, pause, resume
+from sexton_core.policy import (
+    DecisionRange,
+    Definition,
+    Job,
+    ahead_until,
+    create,
+    delete,
+    edit,
+    pause,
+    resume,
+)
 from sexton_core.policy.timeline import Timeline
 from sexton_core.words import Origin, ResumeMode
 from sexton_records import keys
@@ -245,7 +256,7 @@ class Mesh:
 
     async def _change(self, name: JobName, change: Callable[[LoadedJob], tuple[Any, ...]]) -> None:
         while True:
-            loaded = await self.load(name)
+            loaded = await self.load_between_starts(name)
             changed, record, more = change(loaded)
             ops = state_ops(name, changed.state, changed.next_due, loaded.timer)
             txn = Txn(
@@ -263,7 +274,7 @@ class Mesh:
 
     async def delete(self, name: JobName) -> None:
         while True:
-            loaded = await self.load(name)
+            loaded = await self.load_between_starts(name)
             now = self.mesh_now()
             record = pb.DeletedRecord(
                 namespace=name.namespace,
@@ -332,6 +343,15 @@ class Mesh:
         loaded = await self.jobs.by_name(name.namespace, name.job)
         assert loaded is not None
         return loaded
+
+    async def load_between_starts(self, name: JobName) -> LoadedJob:
+        """Reads a job to be changed, as the API does."""
+        while True:
+            loaded = await self.load(name)
+            until = ahead_until(handles_of(loaded), self.mesh_now())
+            if until is None:
+                return loaded
+            await self.until(until)
 
     async def runs(self, name: JobName) -> list[pb.RunRecord]:
         """Gives every run of a job, live and ended, in order of nominal time."""

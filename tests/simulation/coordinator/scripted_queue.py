@@ -1,8 +1,8 @@
 """The owner of the queue shard as the leader sees it, and its workers, as a script.
 
-A run ends `lasts_s` after it was seen, or `stops_s` after its end was asked for. It can be deaf to
-pushes, and mute about what has ended. What it sees it keeps, so that tests can judge by what
-really reached it.
+A run ends `lasts_s` after it was seen and due, or `stops_s` after its end was asked for. It can be
+deaf to pushes, and mute about what has ended. What it sees it keeps, so that tests can judge by
+what really reached it.
 """
 
 from __future__ import annotations
@@ -137,16 +137,18 @@ class ScriptedQueue(queue_pb2_grpc.QueueServiceServicer):
             await asyncio.sleep(self.reads_every_s)
 
     def _see(self, handle: bytes, record: bytes, *, pushed: bool) -> None:
+        now = self.mesh.mesh_now()
         if handle not in self.seen:
             self.seen[handle] = SeenRun(
                 handle=handle,
                 record=pb.RunRecord.FromString(record),
-                at=self.mesh.mesh_now(),
+                at=now,
                 pushed=pushed,
             )
         if handle not in self._handled:
             self._handled.add(handle)
-            self._begin(self._end(handle, self.lasts_s))
+            waits_ns = max(0, self.seen[handle].record.not_before_ns - now)
+            self._begin(self._end(handle, waits_ns / 1e9 + self.lasts_s))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -51,29 +51,52 @@ def test_an_edit_fires_nothing_of_the_past_and_moves_the_timer() -> None:
     Mesh().run(scenario)
 
 
-def test_what_changes_after_a_step_was_planned_ahead_is_respected() -> None:
+def test_what_changes_once_its_next_start_is_written_changes_after_that_start() -> None:
     async def scenario(mesh: Mesh) -> None:
         await mesh.leader()
         start = await mesh.boundary(10)
         jobs = await mesh.create_many(5, schedules=every(10))
-        await mesh.until(start + 10 * S - S // 20)
-        planned = mesh.counted("prepared")
-        assert planned >= 2 * len(jobs)
+        due = start + 10 * S
+        await mesh.until(due - S // 5)
+        assert mesh.counted("ahead") == 2 * len(jobs)
         left, edited, paused, deleted, busy = jobs
-        await mesh.edit(edited, description="another", schedules=every(7))
-        await mesh.pause(paused)
-        await mesh.delete(deleted)
-        await mesh.trigger(busy)  # what is due meets a run that is live
-        await mesh.until(start + 11 * S)
-        for job, times in zip(jobs, ([0, 10], [0], [0], [0], [0]), strict=True):
-            assert await mesh.nominal_times(job, start) == times, job
-        origins = {r.origin for r in await mesh.runs(busy) if r.nominal_ns > start + S}
-        assert origins == {run_pb2.RUN_ORIGIN_MANUAL}
+        answer = await mesh.trigger(busy)
+        assert answer.reason == Reason.OVERLAP  # its next run is in line
+        await asyncio.gather(
+            mesh.edit(edited, description="another", schedules=every(7)),
+            mesh.pause(paused),
+            mesh.delete(deleted),
+        )
+        assert mesh.mesh_now() >= due
+        await mesh.until(due + 14 * S)
+        for job in jobs:
+            after = [r for r in await mesh.runs(job) if r.nominal_ns > due]
+            assert len(after) == {left: 1, edited: 2, busy: 1}.get(job, 0)
+            (at_due,) = [r for r in await mesh.runs(job) if r.nominal_ns == due]
+            assert at_due.template.version == 1
+            assert at_due.create_time_ns < at_due.not_before_ns == due
         for job in (left, busy):
             await mesh.assert_tiled(job)
-        assert mesh.counted("refused") <= len(jobs)
 
     Mesh(lasts_s=3).run(scenario)
+
+
+def test_what_a_live_run_decides_is_decided_when_it_is_due() -> None:
+    async def scenario(mesh: Mesh) -> None:
+        await mesh.leader()
+        start = await mesh.boundary(10)
+        skip = await mesh.create(schedules=every(10))
+        newest = await mesh.create(schedules=every(10), overlap=job_pb2.OVERLAP_POLICY_CANCEL_OTHER)
+        await mesh.until(start + 11 * S)
+        assert await mesh.nominal_times(skip, start) == [0]
+        (skipped,) = await mesh.decisions(skip)
+        assert skipped.decided_at >= start + 10 * S
+        first, second = await mesh.runs(newest)
+        for run in (first, second):
+            assert run.create_time_ns >= run.due_ns
+        assert first.state == run_pb2.RUN_STATE_CANCELLED
+
+    Mesh(lasts_s=10.4).run(scenario)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -91,7 +114,7 @@ def test_nothing_starts_after_a_pause_was_acknowledged(seed: int) -> None:
         for job in jobs:
             assert all(r.create_time_ns <= paused[job] for r in await mesh.runs(job))
             await mesh.resume(job)
-        await mesh.until(start + 12 * S + S // 2)
+        await mesh.until(start + 12 * S + S // 4)
         for job in jobs:
             assert (await mesh.nominal_times(job, start))[-2:] == [11, 12]
             skipped = [d for d in await mesh.decisions(job) if d.reason is Reason.PAUSED]

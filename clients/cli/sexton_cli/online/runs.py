@@ -228,7 +228,8 @@ def _row(run: Run) -> tuple[object, ...]:
 def _took(run: Run) -> str:
     if run.end_time is None or run.create_time is None:
         return times.NEVER
-    return times.span(run.end_time - run.create_time)
+    since = max(run.create_time, run.due_time or run.create_time)  # written before its time, or not
+    return times.span(max(run.end_time, since) - since)
 
 
 def _state(run: Run) -> str:

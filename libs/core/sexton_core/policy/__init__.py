@@ -30,11 +30,13 @@ Shape
   over is a range. Starts are single steps, and one verdict has at most `ACTIONS_LIMIT` of them;
   what does not fit is due at once, in the next verdict.
 * Decisions are taken in order of nominal time. A start from the buffer comes before all of them.
+* What is certain may be decided a moment before it is due (`decide_ahead`).
 
 Preview, simulation, `why` and the coordinator call these functions and no others, so that what was
 shown is what happens.
 """
 
+from sexton_core.policy.ahead import AHEAD_NS, ahead_until, decide_ahead
 from sexton_core.policy.backfill import (
     Backfill,
     BackfillStep,
@@ -64,6 +66,7 @@ from sexton_core.policy.state import (
 from sexton_core.policy.why import Explanation, GateReport, explain
 
 __all__ = [
+    "AHEAD_NS",
     "Admission",
     "Backfill",
     "BackfillStep",
@@ -89,9 +92,11 @@ __all__ = [
     "Verdict",
     "Waiting",
     "advance",
+    "ahead_until",
     "check_total",
     "create",
     "decide",
+    "decide_ahead",
     "delete",
     "due_next",
     "edit",

@@ -117,7 +117,7 @@ class LatenessRules:
         self._lateness.setdefault(band, array("d")).append(late_ns / 1e9)
         if judged:
             self._dues.append(due_ns)
-            self._starts.append(commit.mesh_ns)
+            self._starts.append(max(commit.mesh_ns, due_ns))
 
     def _band(self, since_ns: int, until_ns: int) -> str:
         """Names what was going on in a time."""

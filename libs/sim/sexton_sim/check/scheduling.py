@@ -13,6 +13,7 @@ from typing import NamedTuple
 from sexton.internal.v1 import records_pb2 as pb
 from sexton.v1 import run_pb2
 from sexton_core.ids import scheduled_run_id
+from sexton_core.policy import AHEAD_NS, ahead_until
 from sexton_core.schedules import ScheduleCache
 from sexton_core.words import Overlap
 from sexton_records import keys
@@ -27,6 +28,7 @@ _SLACK_NS = 1_000_000_000
 estimated."""
 LOOKOUT_NS = 7_000_000_000
 """What a lost notice would have said is read every five seconds."""
+_ENDING = (Overlap.CANCEL_OTHER, Overlap.TERMINATE_OTHER)
 _FIRED = 10_000
 """Nominal times of a job whose runs are remembered; earlier ones lie below its cursor."""
 _ADOPTED = (
@@ -72,6 +74,10 @@ class SchedulingRules:
         for changed in commit.of(keys.JOBS):
             self._take_definition(changed, commit)
         states = {changed.uid: changed for changed in commit.of(keys.STATE)}
+        if commit.of(keys.JOBS):
+            for uid, changed in states.items():
+                if changed.before is not None and uid in self.jobs:
+                    self._check_change(self.jobs[uid], changed.before, commit)
         touched = {**states, **decided}
         for changed in commit.of(keys.ACTIVE):
             uid = keys.parse_handle_key(changed.key).uid
@@ -316,12 +322,7 @@ class SchedulingRules:
         assert job.timeline is not None, "its definition came with its first state"
         due = job.timeline.due(nominal)
         if commit.mesh_ns < due:
-            verdict.violate(
-                "S7",
-                f"{instant(nominal)} of {job.shown} ran {(due - commit.mesh_ns) / 1e9:.3f} s too "
-                f"early: it was due at {instant(due)}",
-                [commit],
-            )
+            self._check_ahead(job, run, before, decided, commit)
         waited = decided.unbuffered.get(run.run_id)
         if waited is None and run.due_ns != due:
             verdict.violate(
@@ -344,6 +345,41 @@ class SchedulingRules:
                 f"{instant(nominal)} of {job.shown} ran as version {run.template.version}, and "
                 f"{version} was in force",
                 [self._written(job), commit],
+            )
+
+    def _check_ahead(
+        self,
+        job: JobLog,
+        run: pb.RunRecord,
+        before: pb.StateRecord | None,
+        decided: Decided,
+        commit: MeshCommit,
+    ) -> None:
+        """A start may be written before it is due, a moment, where nothing can come between."""
+        early_ns = run.due_ns - commit.mesh_ns
+        wrong = ""
+        if early_ns > AHEAD_NS:
+            wrong = f"was written {early_ns / 1e9:.3f} s before it was due"
+        elif decided.buffered or decided.unbuffered or decided.decisions or len(decided.runs) > 1:
+            wrong = "was written before it was due, with something else"
+        elif before is not None and _ahead_of(before, commit) is not None:
+            wrong = "was written before it was due, and before the start before it was"
+        elif job.versions[run.template.version].overlap in _ENDING:
+            wrong = "was written before it was due, when nobody knew what it would end"
+        if wrong:
+            told = f"{instant(run.nominal_ns)} of {job.shown}, due at {instant(run.due_ns)}"
+            self._verdict.violate("S7", f"{told}, {wrong}", [commit])
+
+    def _check_change(self, job: JobLog, before: pb.StateRecord, commit: MeshCommit) -> None:
+        """No change is made between a start's being written and its being due."""
+        self._verdict.checked["S7"] += 1
+        due = _ahead_of(before, commit)
+        if due is not None:
+            self._verdict.violate(
+                "S7",
+                f"{job.shown} was changed while its start of {instant(due)} was written already: "
+                f"it will be as it was before the change",
+                [commit],
             )
 
     def _check_gate(self, job: JobLog, decided: Decided, commit: MeshCommit) -> None:
@@ -409,6 +445,10 @@ class SchedulingRules:
 def ahead_of(*, rebooted: bool) -> int:
     """Tells how far a replica's idea of mesh time may be ahead of a commit's."""
     return _SLACK_NS + (_PERSISTED_NS if rebooted else 0)
+
+
+def _ahead_of(state: pb.StateRecord, commit: MeshCommit) -> int | None:
+    return ahead_until([handle.not_before_ns for handle in state.live], commit.mesh_ns)
 
 
 def _run_id(handle: bytes) -> str:

@@ -1,7 +1,8 @@
 """The state rail: what a run went through, from its record alone, and who caused each gap.
 
 due -> committed -> pushed -> assigned -> started -> finished -> settled, the later ones once per
-attempt. Times are nanoseconds since the Unix epoch.
+attempt. What was written before its time is committed and pushed before it is due; its rail begins
+when it is due. Times are nanoseconds since the Unix epoch.
 """
 
 from __future__ import annotations
@@ -88,6 +89,7 @@ def rail_of(run: run_pb2.Run, now: int, pushed: int = 0) -> Rail:
     """Gives a run's rail; `pushed`: when the queue heard of it, where a span tells."""
     state = run_state(run.state)
     due, created = run.due_time.ToNanoseconds(), run.create_time.ToNanoseconds()
+    early = created < due
     moments = [Moment(name="due", at=due), Moment(name="committed", at=created)]
     gaps = [
         Gap(name="decide", cause=_decide_cause(run, created - due), start=due, end=created,
@@ -101,6 +103,9 @@ def rail_of(run: run_pb2.Run, now: int, pushed: int = 0) -> Rail:
                 end=pushed, attempt=0)
         )  # fmt: skip
         before = pushed
+    if early:
+        moments.sort(key=lambda moment: moment.at)
+        gaps, before = [], max(before, due)
     deliveries = _deliveries(run)
     for index, attempt in enumerate(deliveries):
         gaps.append(_waiting(run, before, attempt.assigned, deliveries[:index], attempt.number))
@@ -112,7 +117,8 @@ def rail_of(run: run_pb2.Run, now: int, pushed: int = 0) -> Rail:
         moments.append(Moment(name="settled", at=over))
     elif not deliveries or deliveries[-1].settled:
         gaps.append(_waiting(run, before, max(now, before), deliveries, 0, goes_on=True))
-    known = [moment.at for moment in moments] + [gap.end for gap in gaps]
+    known = [moment.at for moment in moments if not early or moment.at >= due]
+    known += [gap.end for gap in gaps]
     numbers = [attempt.number for attempt in run.attempts]
     return Rail(
         state=state,

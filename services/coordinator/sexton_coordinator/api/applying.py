@@ -17,7 +17,7 @@ from sexton.errors import TooLarge
 from sexton.internal.v1 import records_pb2 as records
 from sexton.v1 import scheduler_pb2 as api
 from sexton_coordinator.api import checks
-from sexton_coordinator.api.changes import Done, Plan
+from sexton_coordinator.api.changes import Done, Plan, handles_of
 from sexton_coordinator.api.comparing import Comparer
 from sexton_coordinator.api.creating import Creator
 from sexton_coordinator.api.definitions import changed_paths
@@ -211,9 +211,11 @@ class Applier:
         """
         refs = [JobRef(each.record.uid, *each.entry.name[:2]) for each in standing]
         found: dict[bytes, LoadedJob] = {}
-        for each, job in zip(standing, await self._mesh.jobs.load(refs), strict=True):
+        changer = self._editor.changer
+        jobs = await changer.between_starts(refs, self._mesh.jobs.load, handles_of)
+        for each, job in zip(standing, jobs, strict=True):
             if isinstance(job, UnreadableJob):
-                await self._editor.changer.load(each.entry.name)  # raises, saying why
+                await changer.load(each.entry.name)  # raises, saying why
             elif job is not None:
                 found[each.entry.key] = job
         return found

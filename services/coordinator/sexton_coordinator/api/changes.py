@@ -8,20 +8,21 @@ out about by the mark that each writes into the job's record.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from sexton.errors import NoSpace, NotFound, OutcomeUnknown, Overloaded, StaleRevision
 from sexton.internal.v1 import records_pb2 as records
 from sexton_coordinator.api.checks import Name
-from sexton_coordinator.jobs_store import LoadedJob
+from sexton_coordinator.jobs_store import LoadedJob, UnreadableJob, get_all
 from sexton_coordinator.mesh import Mesh
-from sexton_coordinator.writes import decision_ops, state_ops
+from sexton_coordinator.writes import JobName, decision_ops, state_ops
 from sexton_core.instants import Instant
+from sexton_core.policy import ahead_until
 from sexton_core.policy.state import Change, DecisionRange
 from sexton_core.words import Decision
-from sexton_runtime.kv.types import Compare, Op, Outcome, Put, Target, Txn, TxnResult
+from sexton_runtime.kv.types import Compare, KeyValue, Op, Outcome, Put, Target, Txn, TxnResult
 from sexton_runtime.kv.unknown import Proof, commit_resolved, resolve, written
 
 ATTEMPTS: Final = 12
@@ -32,10 +33,15 @@ _LONGEST_PAUSE_S: Final = 0.1
 _RESOLVE_S: Final = 10.0
 """How long what became of a commit is asked for; `not_after` decides it within a second or two."""
 
+_MOST_WAITS: Final = 4
+"""Times that a change waits for starts that are written: one is enough for one job."""
+
 _MAX_RANGES: Final = 80
 """Decisions in one commit: a transaction has at most 100 operations."""
 
 Answer = TypeVar("Answer")
+Wanted = TypeVar("Wanted")
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,19 +126,63 @@ class Changer:
             ]
 
     async def load(self, name: Name, revision: int = 0) -> LoadedJob:
-        """Reads a job that has to be there.
+        """Reads a job that has to be there, and to which no start is about to come.
 
         Raises:
             NotFound: it is not.
             StaleRevision: a revision was given, and another is current.
 
         """
-        loaded = await self._mesh.jobs.by_name(name.namespace, name.job)
+
+        async def read(names: Sequence[Name]) -> Sequence[LoadedJob | None]:
+            return [await self._mesh.jobs.by_name(one.namespace, one.job) for one in names]
+
+        (loaded,) = await self.between_starts([name], read, handles_of)
         if loaded is None:
             raise NotFound("job", str(name))
         if revision and revision != loaded.job_revision:
             raise StaleRevision(f"etag of {name}", revision, loaded.job_revision)
         return loaded
+
+    async def read_states(self, names: Sequence[JobName]) -> Sequence[KeyValue]:
+        """Reads the states of jobs to which no start is about to come."""
+
+        async def read(wanted: Sequence[bytes]) -> Sequence[KeyValue]:
+            return await get_all(self._mesh.store, wanted)
+
+        return await self.between_starts([name.state_key for name in names], read, _handles_in)
+
+    async def between_starts(
+        self,
+        wanted: Sequence[Wanted],
+        read: Callable[[Sequence[Wanted]], Awaitable[Sequence[Found]]],
+        handles: Callable[[Found], Iterable[Instant]],
+    ) -> list[Found]:
+        """Reads jobs; those whose next start is written already, again once it is due.
+
+        A change that was committed before that time would take effect after it
+        (`sexton_core.policy.ahead`). So does one by a replica that is half a second behind mesh
+        time, which sees no time between two starts.
+
+        Args:
+            wanted: what names the jobs.
+            read: reads some of them.
+            handles: gives the not-before times of a job's live runs.
+
+        """
+        mesh = self._mesh
+        found = list(await read(wanted))
+        left = list(range(len(found)))
+        for _ in range(_MOST_WAITS):
+            now = mesh.now()
+            due = {at: until for at in left if (until := ahead_until(handles(found[at]), now))}
+            if not due:
+                break
+            await mesh.store.mesh_time.wait_until(max(due.values()))
+            left = list(due)
+            for at, one in zip(left, await read([wanted[at] for at in left]), strict=True):
+                found[at] = one
+        return found
 
     def new_record(self, before: records.JobRecord) -> records.JobRecord:
         """Returns a copy of a job's record to be changed, with a mark of its own."""
@@ -140,6 +190,17 @@ class Changer:
         record.CopyFrom(before)
         record.last_request_id = self._mesh.randomness.token_hex(8)
         return record
+
+
+def handles_of(loaded: LoadedJob | UnreadableJob | None) -> list[Instant]:
+    """Returns the not-before times of a job's live runs."""
+    if not isinstance(loaded, LoadedJob):
+        return []
+    return [handle.not_before for handle in loaded.state.live]
+
+
+def _handles_in(state: KeyValue) -> list[Instant]:
+    return [handle.not_before_ns for handle in records.StateRecord.FromString(state.value).live]
 
 
 def change_ops(job: LoadedJob, record: records.JobRecord, change: Change) -> tuple[Op, ...]:

@@ -258,7 +258,7 @@ class Editor:
             if revision and revision != kv.mod_revision:
                 raise StaleRevision(f"etag of {name}", revision, kv.mod_revision)
             job = mesh.jobs.name_of(name.namespace, name.job, record.uid)
-            (state_kv,) = (await mesh.store.get([job.state_key])).kvs
+            (state_kv,) = await self.changer.read_states([job])
             return plan_delete(job, kv, state_kv, mesh.now())
 
         await self.changer.carry_out(str(name), compute)

@@ -115,7 +115,7 @@ class Pruner:
             )
             for kv in part
         ]
-        states = await get_all(mesh.store, [name.state_key for name in names])
+        states = await self._editor.changer.read_states(names)
         now = mesh.now()
         plans = [
             plan_delete(name, kv, state, now)
@@ -139,7 +139,7 @@ class Pruner:
             return Done(False)
         uid = records.JobRecord.FromString(kv.value).uid
         name = mesh.jobs.name_of(*keys.parse_job_key(key), uid)
-        (state,) = (await mesh.store.get([name.state_key])).kvs
+        (state,) = await self._editor.changer.read_states([name])
         plan = plan_delete(name, kv, state, mesh.now())
         return Plan(txn=plan.txn, proof=plan.proof, answer=lambda _revision: True)
 

@@ -15,8 +15,8 @@ class Counters:
     """Looks at a job."""
     runs: int = 0
     """Runs that were committed."""
-    prepared: int = 0
-    """Steps that were planned before they were due; not all of them were taken."""
+    ahead: int = 0
+    """Starts that were decided before they were due."""
     decisions: int = 0
     """Ranges of what was not fired, that were committed."""
     triggers: int = 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 import structlog
@@ -174,6 +175,12 @@ class Firing:
                 self._machine.finish(known, known.scanned)
         return len(batch)
 
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[bool]:
+        """Waits until one more batch may be looked at; gives whether any may still be."""
+        async with self._slots:
+            yield not self._stopping
+
     async def look(self, batch: list[Known]) -> None:
         """Looks at jobs, which are in flight, once; each is finished or postponed."""
         self._counters.looks += len(batch)
@@ -191,7 +198,7 @@ class Firing:
         for known, step in steps:
             if step.txn is None:
                 self._done(known, step, 0)
-        await self._commit([(known, step) for known, step in steps if step.txn is not None])
+        await self.commit([(known, step) for known, step in steps if step.txn is not None])
 
     # Reading ----------------------------------------------------------------------------------
 
@@ -286,11 +293,7 @@ class Firing:
             OversizedError: it does not fit a transaction.
 
         """
-        prepared, known.prepared = known.prepared, None
         filling = known.uid in self._machine.filling
-        due_only = asked is None and not known.force and not filling
-        if due_only and prepared is not None and prepared.stands(loaded, now):
-            return prepared.at(now)
         step = self._planner.plan(loaded, now, known.ended, asked, force=known.force)
         if asked is not None or not filling:
             return step
@@ -300,7 +303,11 @@ class Firing:
 
     # Committing -------------------------------------------------------------------------------
 
-    async def _commit(self, steps: Sequence[tuple[Known, Step]]) -> None:
+    async def commit(self, steps: Sequence[tuple[Known, Step]]) -> None:
+        """Commits what was decided about jobs, which are in flight; each is finished or postponed.
+
+        Every step has a transaction.
+        """
         async with asyncio.TaskGroup() as calls:
             for part in _parts(steps):
                 calls.create_task(self._commit_part(part))

@@ -12,7 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sexton.internal.v1 import coordinator_pb2, records_pb2
 from sexton.v1 import backfill_pb2
@@ -20,12 +20,9 @@ from sexton_coordinator.jobs_store import JobRef, LoadedJob
 from sexton_coordinator.leader.horizon import Horizon
 from sexton_core.ids import RunId
 from sexton_core.instants import MILLISECOND, SECOND, Duration, Instant
-from sexton_core.policy import Backfill
+from sexton_core.policy import AHEAD_NS, Backfill
 from sexton_records import keys
 from sexton_runtime.kv.types import Compare, KeyValue, Put, Target
-
-if TYPE_CHECKING:
-    from sexton_coordinator.leader.steps import Step
 
 _FIRST_PAUSE_NS: Final[Duration] = 2 * MILLISECOND
 _LONGEST_PAUSE_NS: Final[Duration] = SECOND
@@ -131,7 +128,7 @@ class Known:
     changed_at: revision of the last change that somebody else made.
     scanned: when a timer in the store is due that named it; to be compared with its state.
     by_hand: whether somebody has asked for something about it.
-    prepared: what was planned for its due time; it may not stand any more.
+    not_ahead: as it was when nothing could be decided about it before it was due.
     sent, sent_runs: the state, and the runs, of a commit whose outcome is not known.
     strikes: looks one after the other that came to nothing.
     """
@@ -148,7 +145,7 @@ class Known:
     changed_at: int = 0
     scanned: Instant | None = None
     by_hand: bool = False
-    prepared: Step | None = None
+    not_ahead: LoadedJob | None = None
     sent: bytes = b""
     sent_runs: tuple[Created, ...] = ()
     strikes: int = 0
@@ -292,6 +289,28 @@ class Machine:
             if known is None or known.loaded is not None or known.in_flight:
                 continue
             if known.uid not in self._ready:
+                known.in_flight = True
+                known.again = False
+                taken.append(known)
+        return taken
+
+    def take_ahead(self, now: Instant, limit: int) -> list[Known]:
+        """Takes up to `limit` jobs that are due soon, to be decided about now; each is in flight.
+
+        They are read, due by their own timer, have nothing else to do, and are as nobody has tried
+        to decide about before.
+        """
+        taken: list[Known] = []
+        for due, uid in self.horizon.within(now + AHEAD_NS, limit):
+            known = self._known[uid]
+            loaded = known.loaded
+            if (
+                loaded is not None
+                and loaded.timer == due > now
+                and known.not_ahead is not loaded
+                and not (known.in_flight or known.asked or known.verify or known.force)
+                and not (uid in self._ready or uid in self.waiting or uid in self.filling)
+            ):
                 known.in_flight = True
                 known.again = False
                 taken.append(known)

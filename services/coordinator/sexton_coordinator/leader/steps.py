@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from google.protobuf.message import Message
@@ -24,8 +23,9 @@ from sexton_coordinator.leader.machine import (
 from sexton_coordinator.requests import encode_request
 from sexton_coordinator.writes import JobName, buffered_ops, decision_ops, state_ops
 from sexton_core.ids import RunId, manual_run_id, requeued_run_id, retry_run_id
-from sexton_core.instants import SECOND, Instant
+from sexton_core.instants import Instant
 from sexton_core.policy import (
+    AHEAD_NS,
     Admission,
     Handle,
     NewRun,
@@ -33,6 +33,7 @@ from sexton_core.policy import (
     Verdict,
     Waiting,
     decide,
+    decide_ahead,
     due_next,
     trigger,
 )
@@ -54,8 +55,6 @@ from sexton_runtime.kv.types import (
     unchanged,
 )
 
-STANDS_NS: Final = SECOND
-"""How long after its due time a start is on time, and decided as if it were just due."""
 ROOM_OPS: Final = 1
 """What the lease adds to a transaction: its fence."""
 _STARTS: Final = (24, 8, 2, 1)
@@ -112,39 +111,6 @@ class Step(NamedTuple):
             LoadedJob,
             (name, job, state, revision, self.timer, record, job_revision, versions, b""),
         )
-
-    def stands(self, loaded: LoadedJob, now: Instant) -> bool:
-        """Tells whether the same would be decided now, though it was planned for the due time.
-
-        So it is of one start on time and nothing besides, as long as the job is what it was planned
-        from and no other time of it is due. Runs that have ended since change nothing of a start.
-        """
-        verdict = self.verdict
-        due = verdict.not_before
-        return (
-            self.loaded is loaded
-            and due is not None
-            and due <= now <= due + STANDS_NS
-            and (self.timer is None or self.timer > now)
-            and len(self.created) == 1
-            and not (verdict.requires or verdict.ranges or verdict.asks)
-            and not (verdict.buffered or verdict.unbuffered)
-        )
-
-    def at(self, now: Instant) -> Step:
-        """Returns a step that stands, with its run created now."""
-        loaded, verdict, txn, requires, timer, writes_state, created, *others, size_bytes = self
-        assert txn is not None, "a run is written"
-        compares, (put, *rest), *bounds = txn
-        ((shard, handle, record),) = created
-        assert put.key == handle, "the run comes first"
-        created_at = _created_at(now)
-        record += created_at  # of a field that comes twice the last one counts
-        put = make(Put, (handle, record))
-        txn = make(Txn, (compares, (put, *rest), *bounds))
-        created = (make(Created, (shard, handle, record)),)
-        before = loaded, verdict, txn, requires, timer, writes_state, created
-        return make(Step, (*before, *others, size_bytes + len(created_at)))
 
     @property
     def state_value(self) -> bytes:
@@ -206,6 +172,23 @@ class Planner:
             if self._fits(step):
                 return step
         raise OversizedError
+
+    def plan_ahead(self, loaded: LoadedJob, now: Instant, ended: set[RunId]) -> Step | None:
+        """Decides about a job shortly before it is due; None: that can't be done.
+
+        Raises:
+            OversizedError: it does not fit a transaction.
+
+        """
+        verdict = decide_ahead(loaded.job, loaded.state, now, ended)
+        if verdict is None:
+            return None
+        step = self._step(loaded, verdict, now)
+        if not self._fits(step):
+            raise OversizedError
+        assert step.txn is not None, "a run is written"
+        txn = step.txn
+        return step._replace(txn=txn._replace(not_before_ns=txn.not_before_ns - AHEAD_NS))
 
     def plan_fill(self, known: Known, filling: Filling, now: Instant) -> Step | None:
         """Decides about a job's backfills and makes the transaction; None: none goes on now.
@@ -381,12 +364,6 @@ class Planner:
     def _record(self, loaded: LoadedJob, run: NewRun, now: Instant) -> bytes:
         prefix = loaded.versions[run.version].run_prefix(loaded.name)
         return prefix + new_record(run, now, self._traceparent(run.run_id)).SerializeToString()
-
-
-@lru_cache(maxsize=16)
-def _created_at(now: Instant) -> bytes:
-    """Returns the part of a run's record that says when it was created, for the runs of a turn."""
-    return records_pb2.RunRecord(create_time_ns=now).SerializeToString()
 
 
 def _written_bytes(ops: list[Op]) -> int:

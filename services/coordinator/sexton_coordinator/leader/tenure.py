@@ -12,6 +12,7 @@ from sexton.errors import Compacted, NotLeader, OutcomeUnknown, SextonError
 from sexton.internal.v1 import coordinator_pb2, records_pb2
 from sexton.v1 import backfill_pb2, scheduler_pb2
 from sexton_coordinator.jobs_store import JobRef
+from sexton_coordinator.leader.ahead import Ahead
 from sexton_coordinator.leader.counters import Counters
 from sexton_coordinator.leader.definitions import Definitions
 from sexton_coordinator.leader.filling import Filling
@@ -19,7 +20,6 @@ from sexton_coordinator.leader.firing import Firing
 from sexton_coordinator.leader.horizon import HORIZON_NS, MOST_TIMERS
 from sexton_coordinator.leader.lookout import Lookout
 from sexton_coordinator.leader.machine import Machine, StartFill, StopFill, Trigger
-from sexton_coordinator.leader.preparing import Preparing
 from sexton_coordinator.leader.pushing import Links
 from sexton_coordinator.leader.reconciler import Reconciler
 from sexton_coordinator.leader.retention import RetentionPass
@@ -85,8 +85,8 @@ class Tenure:
             counters=counters,
             fired=takeover.acted,
         )
-        self._preparing = Preparing(
-            mesh=mesh, machine=self._machine, planner=self._firing.planner, counters=counters
+        self._ahead = Ahead(
+            mesh=mesh, machine=self._machine, firing=self._firing, counters=counters
         )
         self._lookout = Lookout(
             mesh=mesh,
@@ -231,7 +231,7 @@ class Tenure:
             group.create_task(self._keep_loaded())
             group.create_task(self._firing.run())
             group.create_task(self._read_ahead())
-            group.create_task(self._preparing.run())
+            group.create_task(self._ahead.run())
             group.create_task(self._links.run())
             group.create_task(self._lookout.run())
             group.create_task(self._reconciler.run())

@@ -15,7 +15,7 @@ from sexton_coordinator.jobs_store import JobRef, LoadedJob, Version
 from sexton_coordinator.leader.machine import StopFill, Trigger
 from sexton_coordinator.leader.steps import ROOM_OPS, OversizedError, Planner, Step
 from sexton_coordinator.writes import JobName
-from sexton_core.policy import Job, create
+from sexton_core.policy import AHEAD_NS, Job, create
 from sexton_core.schedules import JobIdentity, ScheduleCache
 from sexton_records.spec import decode_definition
 from sexton_runtime.kv.types import Compare, Delete, KeyValue, Limits, Put, Target
@@ -84,47 +84,28 @@ def test_before_its_time_nothing_is_written() -> None:
     assert step.verdict.next_due == T0 + 10 * S
 
 
-@pytest.mark.parametrize("late_ns", [0, S // 3, S])
-def test_a_step_planned_for_its_due_time_is_what_is_decided_then(late_ns: int) -> None:
-    loaded, now = job(), T0 + 10 * S + late_ns
-    prepared, expected = plan(loaded, T0 + 10 * S), plan(loaded, now)
-    assert prepared.stands(loaded, now)
-    step = prepared.at(now)
+def test_a_start_that_is_written_ahead_is_what_is_decided_when_it_is_due() -> None:
+    loaded, due = job(), T0 + 10 * S
+    step, expected = planner().plan_ahead(loaded, due - AHEAD_NS, set()), plan(loaded, due)
+    assert step is not None
     assert step.verdict == expected.verdict
     assert step.txn is not None
     assert expected.txn is not None
-    assert step._replace(txn=None, created=(), size_bytes=0) == expected._replace(
-        txn=None, created=(), size_bytes=0
-    )
-    assert step.txn._replace(then=step.txn.then[1:]) == expected.txn._replace(
-        then=expected.txn.then[1:]
-    )
-    assert step.txn.then[0] == Put(step.created[0].handle, step.created[0].record)
-    assert step.size_bytes == sum(len(op.value) for op in step.txn.then if isinstance(op, Put))
-    (record,), (wanted,) = step.created, expected.created
-    assert pb.RunRecord.FromString(record.record) == pb.RunRecord.FromString(wanted.record)
+    assert step.txn.not_before_ns == due - AHEAD_NS
+    assert step.txn.compares == expected.txn.compares
+    assert step.txn.then[1:] == expected.txn.then[1:]
+    record = pb.RunRecord.FromString(step.created[0].record)
+    assert record.create_time_ns == due - AHEAD_NS
+    assert record.not_before_ns == record.due_ns == due
+    record.create_time_ns = due
+    assert record == pb.RunRecord.FromString(expected.created[0].record)
+    assert step.after(8) == expected.after(8)
 
 
-def test_a_prepared_step_stands_only_on_time_for_the_job_that_it_was_planned_from() -> None:
-    loaded, due = job(), T0 + 10 * S
-    prepared = plan(loaded, due)
-    assert not prepared.stands(loaded, due - 1)
-    assert not prepared.stands(loaded, due + S + 1)  # it is late then
-    assert not prepared.stands(loaded._replace(), due)  # the same job, read again
-    often = job(
-        schedules=[job_pb2.Schedule(every=job_pb2.Every(period=Duration(seconds=1)))],
-        overlap=job_pb2.OVERLAP_POLICY_ALLOW_ALL,
-    )
-    assert not plan(often, T0 + S).stands(often, T0 + 2 * S)  # the next one is due, too
-
-
-def test_what_rests_on_a_run_that_is_live_is_decided_at_its_time() -> None:
-    first = plan(job(), T0 + 10 * S)
-    after = first.after(8)
-    skip = plan(after, T0 + 20 * S)
-    assert not skip.stands(after, T0 + 20 * S)
-    ended = {first.verdict.runs[0].run_id}
-    assert plan(after, T0 + 20 * S, ended).stands(after, T0 + 20 * S)
+def test_what_is_too_large_is_not_written_ahead() -> None:
+    small = planner(LIMITS._replace(max_txn_bytes=100 * LIMITS.max_key_bytes // 10))
+    with pytest.raises(OversizedError):
+        small.plan_ahead(job("x" * 9_000), T0 + 10 * S - AHEAD_NS, set())
 
 
 def test_a_skip_rests_on_the_run_that_is_live_and_is_never_early() -> None:

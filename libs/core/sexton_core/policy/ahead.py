@@ -1,0 +1,72 @@
+"""Starts that are written shortly before they are due. Pure.
+
+A start that rests on nothing is committed up to `AHEAD_NS` before its time. Nobody is handed it
+before that time: its not-before time is its due time, which the assignment compares. So what is due
+together is in line when it is due, and starts that are spread are written together.
+
+Whoever changes such a job waits for the time to pass (`ahead_until`), so that a change takes effect
+where it is committed: after that start, and before every later one.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from sexton_core.ids import RunId
+from sexton_core.instants import MILLISECOND, Duration, Instant
+from sexton_core.policy._gate import ASKS
+from sexton_core.policy.decide import decide, due_next
+from sexton_core.policy.job import Job
+from sexton_core.policy.state import JobState, Verdict
+from sexton_core.words import Overlap
+
+AHEAD_NS: Final[Duration] = 500 * MILLISECOND
+"""How long before its due time a start may be committed. A change waits as long at most."""
+
+
+def decide_ahead(
+    job: Job, state: JobState, now: Instant, ended: Collection[RunId] = frozenset()
+) -> Verdict | None:
+    """Decides about what is due next, before it is due; None: that can't be done yet.
+
+    It can where that is one start, which is so whatever happens until then: nothing is live, waits
+    or is due beside it, unless all may run together. A policy that ends what is live for a newer
+    start must see what is live at its time.
+
+    Args:
+        job: as for `decide`.
+        state: as last read.
+        now: mesh time, never later than the real one.
+        ended: runs of `state.live` that are known to have ended.
+
+    """
+    overlap, due = job.current.overlap, due_next(job, state)
+    if due is None or not now < due <= now + AHEAD_NS:
+        return None
+    if state.buffered or overlap in ASKS:
+        return None
+    if ahead_until([handle.not_before for handle in state.live], now) is not None:
+        return None
+    if overlap is not Overlap.ALLOW_ALL and any(
+        handle.run_id not in ended for handle in state.live
+    ):
+        return None
+    verdict = decide(job, state, due, ended)
+    alone = len(verdict.runs) == 1 and not (
+        verdict.requires or verdict.ranges or verdict.asks or verdict.buffered
+    )
+    later = verdict.next_due is None or verdict.next_due > due
+    return verdict if alone and later else None
+
+
+def ahead_until(not_before: Iterable[Instant], now: Instant) -> Instant | None:
+    """Returns when the start is due that was written before its time; None: there is none.
+
+    Args:
+        not_before: of the job's live runs, as their handles have it.
+        now: mesh time, never later than the real one.
+
+    """
+    latest = max(not_before, default=0)
+    # Estimates of mesh time differ a little; what is much later was written before a clock was set
+    # back, and is not waited for.
+    return latest if now < latest <= now + 2 * AHEAD_NS else None
