@@ -36,7 +36,7 @@ Preview, simulation, `why` and the coordinator call these functions and no other
 shown is what happens.
 """
 
-from sexton_core.policy.ahead import AHEAD_NS, ahead_until, decide_ahead
+from sexton_core.policy.ahead import AHEAD_NS, ahead_until, decide_ahead, not_earlier
 from sexton_core.policy.backfill import (
     Backfill,
     BackfillStep,
@@ -101,6 +101,7 @@ __all__ = [
     "due_next",
     "edit",
     "explain",
+    "not_earlier",
     "pause",
     "range_times",
     "request_backfill",

@@ -4,15 +4,16 @@ A start that rests on nothing is committed up to `AHEAD_NS` before its time. Nob
 before that time: its not-before time is its due time, which the assignment compares. So what is due
 together is in line when it is due, and starts that are spread are written together.
 
-Whoever changes such a job waits for the time to pass (`ahead_until`), so that a change takes effect
-where it is committed: after that start, and before every later one.
+Whoever changes such a job waits for the time to pass (`ahead_until`), and has the store refuse what
+comes earlier. So a change takes effect where it is committed: after that start, and before every
+later one.
 """
 
 from collections.abc import Collection, Iterable
 from typing import Final
 
 from sexton_core.ids import RunId
-from sexton_core.instants import MILLISECOND, Duration, Instant
+from sexton_core.instants import MILLISECOND, SECOND, Duration, Instant
 from sexton_core.policy._gate import ASKS
 from sexton_core.policy.decide import decide, due_next
 from sexton_core.policy.job import Job
@@ -21,6 +22,8 @@ from sexton_core.words import Overlap
 
 AHEAD_NS: Final[Duration] = 500 * MILLISECOND
 """How long before its due time a start may be committed. A change waits as long at most."""
+_SET_BACK_NS: Final[Duration] = 5 * SECOND
+"""What is later than this is no start that is ahead, but of before a clock was set back."""
 
 
 def decide_ahead(
@@ -63,10 +66,20 @@ def ahead_until(not_before: Iterable[Instant], now: Instant) -> Instant | None:
 
     Args:
         not_before: of the job's live runs, as their handles have it.
-        now: mesh time, never later than the real one.
+        now: mesh time, as estimated.
+
+    """
+    latest = not_earlier(not_before, now)
+    return latest if latest > now else None
+
+
+def not_earlier(not_before: Iterable[Instant], now: Instant) -> Instant:
+    """Returns before which time a change of the job is to be refused, by the store's clock.
+
+    Args:
+        not_before: as for `ahead_until`.
+        now: mesh time, as estimated.
 
     """
     latest = max(not_before, default=0)
-    # Estimates of mesh time differ a little; what is much later was written before a clock was set
-    # back, and is not waited for.
-    return latest if now < latest <= now + 2 * AHEAD_NS else None
+    return latest if latest <= now + _SET_BACK_NS else 0

@@ -126,7 +126,8 @@ class LossRules:
             return
         record = run.record
         template = record.template
-        waits = template.exclusive or template.at_most_once or record.HasField("cancel")
+        ends = record.HasField("cancel") or record.deadline_passed
+        waits = template.exclusive or template.at_most_once or ends
         bound_ns = (self._times.session_ns if waits else self._times.grace_ns) + _SECOND_NS
         self._verdict.checked["L4"] += 1
         self._lost[run.key] = killed

@@ -18,8 +18,8 @@ from sexton_coordinator.api.checks import Name
 from sexton_coordinator.jobs_store import LoadedJob, UnreadableJob, get_all
 from sexton_coordinator.mesh import Mesh
 from sexton_coordinator.writes import JobName, decision_ops, state_ops
-from sexton_core.instants import Instant
-from sexton_core.policy import ahead_until
+from sexton_core.instants import SECOND, Instant
+from sexton_core.policy import AHEAD_NS, ahead_until, not_earlier
 from sexton_core.policy.state import Change, DecisionRange
 from sexton_core.words import Decision
 from sexton_runtime.kv.types import Compare, KeyValue, Op, Outcome, Put, Target, Txn, TxnResult
@@ -160,9 +160,9 @@ class Changer:
     ) -> list[Found]:
         """Reads jobs; those whose next start is written already, again once it is due.
 
-        A change that was committed before that time would take effect after it
-        (`sexton_core.policy.ahead`). So does one by a replica that is half a second behind mesh
-        time, which sees no time between two starts.
+        A change before that time would take effect after it (`sexton_core.policy.ahead`); the
+        store refuses it (`after_starts`). A replica whose estimate is half a second behind mesh
+        time sees no time between two starts of a second, and goes on as if there were.
 
         Args:
             wanted: what names the jobs.
@@ -178,7 +178,7 @@ class Changer:
             due = {at: until for at in left if (until := ahead_until(handles(found[at]), now))}
             if not due:
                 break
-            await mesh.store.mesh_time.wait_until(max(due.values()))
+            await asyncio.sleep(min(max(due.values()) - now, AHEAD_NS) / SECOND)
             left = list(due)
             for at, one in zip(left, await read([wanted[at] for at in left]), strict=True):
                 found[at] = one
@@ -197,6 +197,18 @@ def handles_of(loaded: LoadedJob | UnreadableJob | None) -> list[Instant]:
     if not isinstance(loaded, LoadedJob):
         return []
     return [handle.not_before for handle in loaded.state.live]
+
+
+def after_starts(txn: Txn, not_before: Iterable[Instant], now: Instant) -> Txn:
+    """Returns a change of a job that the store refuses before what is written of it is due.
+
+    Args:
+        txn: the change.
+        not_before: of the job's live runs, as their handles have it.
+        now: the time for which it was computed.
+
+    """
+    return txn._replace(not_before_ns=not_earlier(not_before, now))
 
 
 def _handles_in(state: KeyValue) -> list[Instant]:

@@ -12,7 +12,16 @@ from sexton.errors import AlreadyExists, NotFound, StaleRevision
 from sexton.internal.v1 import records_pb2 as records
 from sexton.v1 import job_pb2 as pb
 from sexton.v1 import scheduler_pb2 as api
-from sexton_coordinator.api.changes import Changer, Done, Plan, change_ops, compares, note_timer
+from sexton_coordinator.api.changes import (
+    Changer,
+    Done,
+    Plan,
+    after_starts,
+    change_ops,
+    compares,
+    handles_of,
+    note_timer,
+)
 from sexton_coordinator.api.checks import Name, refusing
 from sexton_coordinator.api.definitions import (
     Checked,
@@ -29,7 +38,7 @@ from sexton_coordinator.requests import body_hash, encode_request, recorded_answ
 from sexton_coordinator.writes import JobName, state_ops
 from sexton_core import policy
 from sexton_core.instants import Instant
-from sexton_core.policy.state import Change
+from sexton_core.policy.state import CHANGE_SLACK, Change
 from sexton_core.words import ResumeMode
 from sexton_core.zones import tzdata_version
 from sexton_records import keys
@@ -303,11 +312,12 @@ def create_txn(name: JobName, record: records.JobRecord, change: Change) -> Txn:
 
 
 def _change_txn(loaded: LoadedJob, record: records.JobRecord, change: Change, *more: Op) -> Txn:
-    return Txn(
+    txn = Txn(
         compares=compares(loaded),
         then=(*change_ops(loaded, record, change), *more),
         not_after_ns=change.not_after,
     )
+    return after_starts(txn, handles_of(loaded), change.not_after - CHANGE_SLACK)
 
 
 def plan_delete(name: JobName, kv: KeyValue, state_kv: KeyValue, now: Instant) -> Plan[None]:
@@ -341,6 +351,7 @@ def plan_delete(name: JobName, kv: KeyValue, state_kv: KeyValue, now: Instant) -
         ),
         use_reserve=True,
     )
+    txn = after_starts(txn, [handle.not_before_ns for handle in state.live], now)
 
     def gone(kvs: Sequence[KeyValue]) -> int:
         deleted, job = kvs
