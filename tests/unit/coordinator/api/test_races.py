@@ -235,7 +235,7 @@ def test_an_edit_by_a_replica_whose_clock_is_behind_does_not_rule_what_is_decide
         spec = job_pb2.JobSpec(task=shell("new"), schedules=every(1))
         await world.jobs_api.UpdateJob(api.UpdateJobRequest(job=job_pb2.Job(name=JOB, spec=spec)))
         await world.until(start + 9 * S + S // 2)
-        for at, version in ((6, 1), (7, 2)):
+        for at, version in ((8, 1), (9, 2)):
             request = api.ExplainJobRequest(name=JOB, time=timestamp(start + at * S))
             answer = await world.jobs_api.ExplainJob(request)
             assert answer.run.job_version == version
