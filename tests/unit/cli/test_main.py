@@ -214,12 +214,17 @@ def test_help_imports_nothing_heavy():
 def test_an_interrupted_command_ends_at_once_without_a_word(api, mesh, arguments):
     name = "namespaces/default/jobs/nightly/runs/m1"
     api.runs[name] = run_pb2.Run(name=name, origin=2, state=run_pb2.RUN_STATE_WAITING)
-    running = subprocess.Popen(
-        [sys.executable, "-m", "sexton_cli.main", *arguments],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
-    )
+    # A shell has what it starts in the background ignore SIGINT, and children inherit that.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        running = subprocess.Popen(
+            [sys.executable, "-m", "sexton_cli.main", *arguments],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
     with running:
         try:
             while "WatchRuns" not in api.calls:
