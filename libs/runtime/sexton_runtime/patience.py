@@ -38,3 +38,25 @@ class Patience:
     def _pass(self) -> None:
         self._timer, self._over = None, True
         self._wake()
+
+
+class Pace:
+    """How long one writer waits between two messages.
+
+    Longer where items come in a steady stream: nobody waits for one of hundreds in a second as for
+    the only one, and the fewer messages carry them the less they cost.
+    """
+
+    __slots__ = ("_last_s", "_least_s", "_most_s", "_steady_per_s")
+
+    def __init__(self, least_s: float, most_s: float, steady_per_s: float) -> None:
+        """Takes the two pauses, and the items per second from which on the longer one is made."""
+        self._least_s = least_s
+        self._most_s = most_s
+        self._steady_per_s = steady_per_s
+        self._last_s = -1.0
+
+    def after(self, items: int, now_s: float) -> float:
+        """Tells how long to wait after a message with so many items, by a monotonic clock."""
+        passed_s, self._last_s = max(now_s - self._last_s, self._least_s), now_s
+        return self._most_s if items >= self._steady_per_s * passed_s else self._least_s

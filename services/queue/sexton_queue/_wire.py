@@ -14,7 +14,7 @@ from sexton.internal.v1 import queue_pb2
 from sexton.v1 import run_pb2, worker_pb2
 from sexton_core.errors import IdError
 from sexton_core.ids import check_name
-from sexton_core.instants import MILLISECOND, Duration
+from sexton_core.instants import MILLISECOND, Duration, Instant
 from sexton_core.words import RunEvent
 from sexton_queue.records import AttemptEnd, SessionRecord
 from sexton_queue.sessions import SessionTimes
@@ -143,9 +143,12 @@ def check_pause(request: queue_pb2.SetQueuePauseRequest) -> None:
 
 
 def pull_responses(
-    stream: WorkerStream, owner_token: int, times: SessionTimes
+    stream: WorkerStream, owner_token: int, times: SessionTimes, now: Instant
 ) -> Iterator[worker_pb2.PullResponse]:
-    """Takes what waits for a worker, as messages below the transport's limit."""
+    """Takes what waits for a worker, as messages below the transport's limit.
+
+    `now` is mesh time, never later than the real one.
+    """
     if stream.welcome is not None:
         yield _welcome(stream.welcome, owner_token, times)
         stream.welcome = None
@@ -156,6 +159,8 @@ def pull_responses(
         for assigned in stream.assignments:
             message = response.assignments.add()
             _assign(message, assigned, stream.session)
+            if assigned.not_before > now:
+                message.start_in_ns = _with_drift(assigned.not_before - now)
             size += message.ByteSize()
             taken += 1
             if size > MAX_RESPONSE_BYTES:
@@ -224,6 +229,11 @@ def _assign(message: worker_pb2.Assignment, assigned: Assigned, session: str) ->
     message.traceparent = origin.traceparent
     attempt = message.attempt
     attempt.handle, attempt.token = assigned.ref
+
+
+def _with_drift(duration: Duration) -> Duration:
+    """Returns what a clock that is fast by a thousandth takes for as long as a duration."""
+    return duration + duration // 1_000
 
 
 def _completion(said: worker_pb2.Completion) -> Completion:

@@ -78,8 +78,9 @@ class Change:
 
 
 def assignment(entry: Entry, session: Session, now: Instant) -> Change:
-    """Gives the next attempt of a ready run to a session."""
+    """Gives the next attempt of a run to a session: of a ready one, or a moment before it is."""
     before = entry.record
+    early = entry.run.not_before > now
     run = assign(entry.run, session.id, now)
     if run.not_before != before.not_before_ns:  # the owner has put it off, by its own estimate
         run = run._replace(not_before=before.not_before_ns)
@@ -89,7 +90,7 @@ def assignment(entry: Entry, session: Session, now: Instant) -> Change:
         entry.revision,
         value,
         state_key=before.origin.template.state_key,
-        not_before=run.not_before,
+        not_before=entry.run.assignable_at if early else run.not_before,
     )
     return Change(
         _ASSIGN,

@@ -102,6 +102,7 @@ class Entry:
         "sent",
         "session",
         "started_at",
+        "too_early",
         "uid",
         "unsure",
     )
@@ -129,4 +130,6 @@ class Entry:
         """Whether the attempt has begun was known to another owner only."""
         self.started_at: Instant = 0
         self.ready_since: Instant = 0
+        self.too_early = False
+        """The store has refused to have it assigned before its time."""
         self.progress: tuple[float, str] | None = None

@@ -14,12 +14,13 @@ the page.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from heapq import heapify, heappop, heappush
+from itertools import count
 from typing import Final, NamedTuple
 
-from sexton_core.instants import MAX_INSTANT, Instant
+from sexton_core.instants import MAX_INSTANT, MILLISECOND, Duration, Instant
 from sexton_queue.entries import Entry, Place
 from sexton_records.keys import active_prefix
 from sexton_runtime.kv.types import prefix_end
@@ -34,6 +35,9 @@ PAGE: Final = 1_000
 
 MAX_DELAYED: Final = 10_000
 """Delayed runs of a lane that are kept, the next ones; up to twice as many."""
+
+GATHER_NS: Final[Duration] = 50 * MILLISECOND
+"""Runs that may be handed out before their time are gathered for so long: many go together."""
 
 _SLACK: Final = 64
 
@@ -113,7 +117,13 @@ class Line:
         self._served: Counter[tuple[str, str]] = Counter()
         self._served_queues: Counter[str] = Counter()
         self._heads: dict[str, dict[str, list[bytes]]] = {}
-        self._waking: list[tuple[Instant, bytes, Entry]] = []
+        self._order = count()
+        """Tells apart what would be equal in a heap."""
+        self._waking: list[tuple[Instant, int, Entry]] = []
+        self._nearing: list[tuple[Instant, int, Entry]] = []
+        """Delayed runs by when they may be handed out, where that is before their time."""
+        self._near: defaultdict[str, dict[str, list[tuple[bytes, int, Entry]]]] = defaultdict(dict)
+        """Those that may be now, by queue and requirement, the first in line first."""
         self._rescans: list[tuple[Instant, bytes, Lane]] = []
 
     # Coming and going
@@ -164,6 +174,8 @@ class Line:
                 lane = self._lanes[entry.queue, entry.priority]
                 del lane.delayed[entry.key]
                 self._ready(lane, entry)
+        if self._nearing and self._nearing[0][0] + GATHER_NS <= now:
+            self._draw_near(now)
         while self._rescans and self._rescans[0][0] <= now:
             at, _, lane = heappop(self._rescans)
             if lane.rescan_at == at:
@@ -172,9 +184,15 @@ class Line:
     def next_wake(self) -> Instant:
         """Tells when `wake` has something to do."""
         waking = self._waking[0][0] if self._waking else MAX_INSTANT
-        return min(waking, self._rescans[0][0] if self._rescans else MAX_INSTANT)
+        nearing = self._nearing[0][0] + GATHER_NS if self._nearing else MAX_INSTANT
+        return min(waking, nearing, self._rescans[0][0] if self._rescans else MAX_INSTANT)
 
     # Handing out
+
+    @property
+    def has_early(self) -> bool:
+        """Tells whether a run may be handed out before its time."""
+        return any(self._near.values())
 
     def pick(self, queue: str, offers: Collection[str]) -> Entry | None:
         """Gives the first ready run of a queue that `offers` allows for; None: there is none now.
@@ -191,6 +209,25 @@ class Line:
             if entry is not None and (best is None or entry.key < best.key):
                 best = entry
         return best
+
+    def pick_early(self, queue: str, offers: Collection[str]) -> Entry | None:
+        """Gives the first run of a queue that may be handed out before its time, if any.
+
+        Of a queue whose assigned runs are bounded none is: it would keep others out meanwhile.
+        """
+        near = self._near.get(queue)
+        if not near or queue in self.paused or queue in self.max_running:
+            return None
+        best: tuple[bytes, int, Entry] | None = None
+        for requirement in [requirement for requirement in near if requirement in offers]:
+            heads = near[requirement]
+            while heads and heads[0][2].place is not Place.DELAYED:
+                heappop(heads)
+            if not heads:
+                del near[requirement]
+            elif best is None or heads[0] < best:
+                best = heads[0]
+        return None if best is None else best[2]
 
     def is_full(self, queue: str) -> bool:
         """Tells whether as many runs of a queue are assigned as may be."""
@@ -298,7 +335,10 @@ class Line:
         entry.place = Place.DELAYED
         entry.ready_since = 0
         lane.delayed[entry.key] = entry
-        heappush(self._waking, (entry.run.not_before, entry.key, entry))
+        not_before, assignable_at = entry.run.not_before, entry.run.assignable_at
+        heappush(self._waking, (not_before, next(self._order), entry))
+        if assignable_at < not_before and not entry.too_early:
+            heappush(self._nearing, (assignable_at, next(self._order), entry))
         if len(lane.delayed) > 2 * self._max_delayed:
             ordered = sorted(lane.delayed.values(), key=lambda one: one.run.not_before)
             for far in ordered[self._max_delayed :]:
@@ -311,6 +351,14 @@ class Line:
                 heappush(self._rescans, (wakes, lane.prefix, lane))
             self._waking = [item for item in self._waking if item[2].place is Place.DELAYED]
             heapify(self._waking)
+
+    def _draw_near(self, now: Instant) -> None:
+        """Lets be handed out what may be by now."""
+        while self._nearing and self._nearing[0][0] <= now:
+            _, order, entry = heappop(self._nearing)
+            if entry.place is Place.DELAYED:
+                heads = self._near[entry.queue].setdefault(entry.requirement, [])
+                heappush(heads, (entry.key, order, entry))
 
     def _make_room(self, lane: Lane) -> None:
         useful = sum(

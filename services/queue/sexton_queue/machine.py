@@ -253,6 +253,8 @@ class Machine:
             self.table.ask(entry.key, deleted)
             return
         if result.outcome is Outcome.TOO_EARLY:
+            entry.too_early = True
+        if result.outcome is Outcome.TOO_EARLY and entry.run.not_before <= now.mesh:
             entry.run = entry.run._replace(not_before=now.mesh + _EARLY_PAUSE)
         if entry.asks:
             self.table.put_up(entry)

@@ -75,11 +75,11 @@ def end_attempt_record(
             part.error.CopyFrom(end.error)
         if len(past) < _FEW_ATTEMPTS:
             if record.live is not None:
-                _end_attempt(part, record.live, token, end, now)
+                _end_attempt(part, record, token, end, now)
             return _join(record, past, part), record
     if record.live is not None:
         piece = RunRecord()
-        _end_attempt(piece, record.live, token, end, now)
+        _end_attempt(piece, record, token, end, now)
         past += (piece.SerializeToString(),)
     if len(past) > _FEW_ATTEMPTS:
         past = _fit(past, len(record.origin.value) + part.ByteSize())
@@ -175,17 +175,19 @@ def job_of(state: bytes) -> tuple[str, str]:
 
 
 def _end_attempt(
-    part: RunRecord, live: pb.AttemptRecord, token: int, end: AttemptEnd, now: Instant
+    part: RunRecord, record: Record, token: int, end: AttemptEnd, now: Instant
 ) -> None:
-    """Writes an attempt that has ended behind those that a part of a record has."""
+    """Writes the live attempt, which has ended, behind those that a part of a record has."""
+    assert record.live is not None, "it has ended"
     attempt = part.attempts.add()
-    attempt.CopyFrom(live)
+    attempt.CopyFrom(record.live)
     attempt.token = token
     attempt.state = end.state
     attempt.end_time_ns = now
     if end.execution_ms or end.wait_ms:
         attempt.execution_ms = end.execution_ms
-        attempt.start_time_ns = attempt.assign_time_ns + end.wait_ms * MILLISECOND
+        possible = max(attempt.assign_time_ns, record.not_before_ns)
+        attempt.start_time_ns = possible + end.wait_ms * MILLISECOND
     elif end.started_at:
         attempt.start_time_ns = end.started_at
     if end.output_tail:

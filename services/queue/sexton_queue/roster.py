@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 from sexton.errors import Conflict, Overloaded
 from sexton_core.instants import MILLISECOND, Instant
@@ -24,6 +24,9 @@ from sexton_queue.streams import Assigned, Greeting, Ref, WorkerStream
 from sexton_queue.table import RunTable
 
 _ENDS_KEPT: Final = 1_000
+
+Pick: TypeAlias = Callable[[str, Collection[str]], Entry | None]
+"""Gives a run of a queue for somebody who can do certain things."""
 
 
 class SessionEnd(NamedTuple):
@@ -219,16 +222,27 @@ class Roster:
         )
 
     def takers(self) -> Iterator[tuple[Session, Entry]]:
-        """Gives ready runs and who takes them, one after the other, workers in turn."""
-        if not self.table.line.ready:
-            return
+        """Gives runs and who takes them, one after the other, workers in turn.
+
+        First those that are ready; then, with half of a worker's slots at most taken, those that
+        will be in a moment.
+        """
+        line = self.table.line
+        if line.ready:
+            yield from self._in_turn(line.pick, early=False)
+        if line.has_early:
+            yield from self._in_turn(line.pick_early, early=True)
+
+    def _in_turn(self, pick: Pick, *, early: bool) -> Iterator[tuple[Session, Entry]]:
         round_ = deque(self._takers.values())
         while round_:
             session = round_.popleft()
             if not session.welcomed or session.credits <= 0:
                 del self._takers[session.id]
                 continue
-            entry = self._pick(session)
+            if early and 2 * (session.credits - 1) < session.slots:
+                continue
+            entry = self._pick(session, pick)
             if entry is None:
                 continue
             session.credits -= 1
@@ -244,13 +258,18 @@ class Roster:
         assert session.stream is not None
         timeout = run.policy.timeout_ns
         if run.deadline_at is not None:
-            timeout = min(timeout, run.deadline_at - now.mesh)
+            timeout = min(timeout, run.deadline_at - max(now.mesh, run.not_before))
         expires_at = run.expires_at
         start_timeout = 0 if expires_at is None else max(expires_at - now.mesh, MILLISECOND)
         ref = Ref(entry.key, run.token)
         session.stream.assignments.append(
             Assigned(
-                ref, run.attempts, entry.record.origin, max(timeout, MILLISECOND), start_timeout
+                ref,
+                run.attempts,
+                entry.record.origin,
+                max(timeout, MILLISECOND),
+                start_timeout,
+                run.not_before,
             )
         )
         entry.sent = run.token
@@ -284,12 +303,12 @@ class Roster:
         self._takers[session.id] = session
         stream.wake()
 
-    def _pick(self, session: Session) -> Entry | None:
+    def _pick(self, session: Session, pick: Pick) -> Entry | None:
         """Gives the first run of its queues in turn, so that none of them starves."""
         queues = session.queues
         for step in range(len(queues)):
             at = (session.offset + step) % len(queues)
-            entry = self.table.line.pick(queues[at], session.offers)
+            entry = pick(queues[at], session.offers)
             if entry is not None:
                 session.offset = (at + 1) % len(queues)
                 return entry

@@ -95,7 +95,9 @@ class Servicer(
                 handing_over = stream.reconnect
                 if not handing_over:
                     tenure.require()
-                for response in wire.pull_responses(stream, tenure.token, self._owner.times):
+                for response in wire.pull_responses(
+                    stream, tenure.token, self._owner.times, tenure.now().mesh
+                ):
                     yield response
                 if handing_over or stream.finished:
                     return

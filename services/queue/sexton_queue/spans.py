@@ -93,13 +93,15 @@ def spans_of(record: RunRecord, arrived_at: Instant = 0) -> list[bytes]:
         before = arrived_at
     before = max(before, due)  # what was written before its time was in line by then
     for attempt in record.attempts:
-        spans += _attempt(trace, attempt, before)
+        spans += _attempt(trace, attempt, before, due if attempt.number == 1 else 0)
         before = attempt.end_time_ns or before
     return spans
 
 
-def _attempt(trace: otlp.Trace, attempt: pb.AttemptRecord, before: Instant) -> Sequence[bytes]:
-    number = attempt.number
+def _attempt(
+    trace: otlp.Trace, attempt: pb.AttemptRecord, before: Instant, not_before: Instant
+) -> Sequence[bytes]:
+    number, assigned = attempt.number, max(attempt.assign_time_ns, not_before)
     span_id = otlp.attempt_span(trace, number)
     attributes = b"".join(
         (
@@ -112,16 +114,15 @@ def _attempt(trace: otlp.Trace, attempt: pb.AttemptRecord, before: Instant) -> S
     if attempt.state in _BAD:
         error = f"{attempt.error.kind}: {attempt.error.message}"[:_ERROR_CHARACTERS]
         attributes += otlp.text(semconv.ERROR_TYPE, attempt.error.kind)
-    end = attempt.end_time_ns or attempt.assign_time_ns
+    end = max(attempt.end_time_ns, assigned)
     return (
         otlp.span(
             trace.trace_id, otlp.derived_span(span_id, _OF_LINE), trace.span_id,
-            semconv.SPAN_LINE.encode(), otlp.INTERNAL, min(before, attempt.assign_time_ns),
-            attempt.assign_time_ns, _RAIL,
+            semconv.SPAN_LINE.encode(), otlp.INTERNAL, min(before, assigned), assigned, _RAIL,
         ),
         otlp.span(
             trace.trace_id, span_id, trace.span_id, b"attempt %d" % number, otlp.CLIENT,
-            attempt.assign_time_ns, end, attributes, error,
+            assigned, end, attributes, error,
         ),
     )  # fmt: skip
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from sexton.errors import Overloaded
-from sexton_core.instants import Duration
+from sexton_core.instants import Duration, Instant
 from sexton_core.words import RunState
 from sexton_queue.pieces import Origin
 
@@ -38,6 +38,8 @@ class Assigned(NamedTuple):
     timeout: Duration
     start_timeout: Duration
     """0: no bound."""
+    not_before: Instant
+    """Mesh time; the worker does not begin it sooner."""
 
 
 class Answered(NamedTuple):

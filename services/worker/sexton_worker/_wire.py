@@ -71,6 +71,7 @@ def order_from_wire(assignment: pb.Assignment) -> Order:
         assignment.timeout_ms * MILLISECOND,
         process_traceparent(assignment.traceparent, number),
         _work(assignment.task),
+        assignment.start_in_ns,
     )
 
 

@@ -97,9 +97,11 @@ class Order(NamedTuple):
     nominal_time: Instant
     """Nanoseconds since the Unix epoch."""
     timeout: Duration
-    """From the order's receipt."""
+    """From its begin."""
     traceparent: str
     work: Work
+    start_in: Duration = 0
+    """It is not to begin sooner after its receipt."""
 
 
 class Ended(NamedTuple):

@@ -5,6 +5,7 @@ tells it what happened, carries out its `commands`, and sends what `take` gives.
 
 - A token is known from its attempt's begin until its completion has been acknowledged. `hello`
   lists exactly those; what was not begun is forgotten with its stream, and sent again.
+- An order may come before its time. It is kept until then, in a slot, and is not begun.
 - Credits are free slots that have not been granted yet. A slot is free again with the completion,
   not with its acknowledgement.
 - **A session** is trusted for 0.8 of its time after the last answered heartbeat was *sent*. Then
@@ -16,18 +17,17 @@ tells it what happened, carries out its `commands`, and sends what `take` gives.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 from heapq import heapify, heappop, heappush
 from typing import Final
 
 from sexton_core.instants import MAX_INSTANT, MILLISECOND, SECOND, Duration, Instant
+from sexton_worker.attempts import Asked, Attempt, completion_of
 from sexton_worker.contract import Ended, Order, Ref
 from sexton_worker.counters import Counters
 from sexton_worker.messages import (
     Action,
     Command,
     Completion,
-    EndState,
     Outgoing,
     Stop,
     Welcome,
@@ -50,36 +50,10 @@ _MAX_UNANSWERED: Final = 1_000
 """Heartbeats whose sending times are kept."""
 
 
-class Asked(Enum):
-    """Why an attempt is being ended."""
-
-    NOTHING = "nothing"
-    CANCEL = "cancelled"
-    TIMEOUT = "timeout"
-    TERMINATE = "terminated"
-    STOPPING = "the worker stops"
-    DEAD = "dead to the mesh"
-
-
 # Members of an Enum take a function call each in CPython 3.11: those of every run are kept here.
-_NOTHING: Final = Asked.NOTHING
 _STOPPING: Final = Asked.STOPPING
 _DEAD: Final = Asked.DEAD
 _BEGIN: Final = Action.BEGIN
-_SUCCEEDED: Final = EndState.SUCCEEDED
-
-
-class Attempt:
-    """An attempt that this worker has begun."""
-
-    __slots__ = ("asked", "began_at", "completion", "order", "reason")
-
-    def __init__(self, order: Order, now: Instant) -> None:
-        self.order = order
-        self.began_at = now
-        self.asked = _NOTHING
-        self.reason = ""
-        self.completion: Completion | None = None
 
 
 class Machine:
@@ -112,6 +86,10 @@ class Machine:
         self._dying = 0
         """Attempts of lost sessions that have not ended: no new work before they have."""
         self._granted = 0
+        self._kept: dict[int, Order] = {}
+        """By token: what is not to begin yet."""
+        self._begins: list[tuple[Instant, int]] = []
+        """When what is kept begins, the first one first."""
         self._tells_drain = False
         self._heartbeat = 0
         self._heartbeat_at: Instant = MAX_INSTANT
@@ -139,7 +117,7 @@ class Machine:
     @property
     def idle(self) -> bool:
         """Tells whether nothing is held and nothing is to be said."""
-        return not self.attempts and not self._returned
+        return not (self.attempts or self._returned or self._kept)
 
     @property
     def dead_at(self) -> Instant:
@@ -154,7 +132,13 @@ class Machine:
     def next_wake(self) -> Instant:
         """Tells when `wake` has something to look at."""
         timer = self._timers[0][0] if self._timers else MAX_INSTANT
-        return min(self._heartbeat_at, self._silent_at, self.end_at, self.exit_at, timer)
+        begins = self._begins[0][0] if self._begins else MAX_INSTANT
+        return min(self._heartbeat_at, self._silent_at, self.end_at, self.exit_at, timer, begins)
+
+    @property
+    def wants_work(self) -> bool:
+        """Tells whether so many slots are free, and not granted, that the queue should know."""
+        return 2 * self._room() >= self.slots
 
     # The stream
 
@@ -207,6 +191,8 @@ class Machine:
         self._started.clear()
         self._completions.clear()
         self._returned.clear()
+        self._kept.clear()
+        self._begins.clear()
 
     def take(self, now: Instant) -> Outgoing | None:
         """Gives what is to be said now; None: nothing."""
@@ -260,7 +246,7 @@ class Machine:
         return True
 
     def assigned(self, order: Order, now: Instant) -> None:
-        """Takes an assignment and begins it, unless it must not be begun."""
+        """Takes an assignment and begins it, unless it must not be begun, or not yet."""
         ref = order.ref
         token = ref.token
         if self._granted:
@@ -268,22 +254,23 @@ class Machine:
         if not self.session or order.session != self.session or now >= self.end_at:
             self.counters.dropped += 1
             return
-        if token in self.attempts:
+        if token in self.attempts or token in self._kept:
             self.counters.repeated += 1
             return
-        if self.draining or self._dying or self._executing >= self.slots:
-            self.counters.returned += 1
-            self._returned.append(ref)
-            return
-        self.attempts[token] = Attempt(order, now)
-        self._executing += 1
-        self.counters.begun += 1
-        self._started[token] = ref
-        self._set_timer(now + max(order.timeout, MILLISECOND), token)
-        self.commands.append(Command(_BEGIN, order))
+        if self.draining or self._dying or self._taken >= self.slots:
+            self._give_back(ref)
+        elif order.start_in > 0:
+            self._kept[token] = order
+            heappush(self._begins, (now + order.start_in, token))
+        else:
+            self._begin(order, now)
 
     def stop(self, stop: Stop, now: Instant) -> None:
         """Takes a request to end an attempt."""
+        kept = self._kept.get(stop.ref.token)
+        if kept is not None and kept.ref == stop.ref:
+            self._give_back(self._kept.pop(stop.ref.token).ref)  # its run ends with that
+            return
         attempt = self.attempts.get(stop.ref.token)
         if attempt is None or attempt.order.ref != stop.ref or attempt.completion is not None:
             return
@@ -323,7 +310,7 @@ class Machine:
                 if not self._dying:
                     self.exit_at = MAX_INSTANT
             return
-        attempt.completion = _completion(attempt, ended, now)
+        attempt.completion = completion_of(attempt, ended, now)
         if self.welcomed:
             self._completions[token] = attempt.completion
             self._started.pop(token, None)  # the completion says so too
@@ -345,6 +332,10 @@ class Machine:
             self.hang_up = "the owner answers no heartbeats"
         if now >= self.exit_at and self._dying:
             self.fatal = f"attempts of a lost session did not end: {self._dying}"
+        while self._begins and self._begins[0][0] <= now:
+            order = self._kept.pop(heappop(self._begins)[1], None)
+            if order is not None:
+                self._begin(order, now)
         while self._timers and self._timers[0][0] <= now:
             _, token = heappop(self._timers)
             attempt = self.attempts.get(token)
@@ -358,8 +349,11 @@ class Machine:
                 self._set_timer(now + max(self._grace, _KILL_AGAIN), token)
 
     def drain(self) -> None:
-        """Takes nothing on any more, and says so."""
+        """Takes nothing on any more, gives back what has not begun, and says so."""
         self.draining = self._tells_drain = True
+        for order in self._kept.values():
+            self._give_back(order.ref)
+        self._kept.clear()
 
     def give_up(self, now: Instant) -> None:
         """Ends what still runs, unreported: the session is about to be closed."""
@@ -381,10 +375,29 @@ class Machine:
     def _trusted(self, session_time: Duration) -> Duration:
         return session_time * 4 // 5
 
+    @property
+    def _taken(self) -> int:
+        """Tells how many slots are taken."""
+        return self._executing + len(self._kept)
+
     def _room(self) -> int:
         if self.draining or self._dying:
             return 0
-        return max(0, self.slots - self._executing - self._granted)
+        return max(0, self.slots - self._taken - self._granted)
+
+    def _begin(self, order: Order, now: Instant) -> None:
+        ref = order.ref
+        token = ref.token
+        self.attempts[token] = Attempt(order, now)
+        self._executing += 1
+        self.counters.begun += 1
+        self._started[token] = ref
+        self._set_timer(now + max(order.timeout, MILLISECOND), token)
+        self.commands.append(Command(_BEGIN, order))
+
+    def _give_back(self, ref: Ref) -> None:
+        self.counters.returned += 1
+        self._returned.append(ref)
 
     def _hear(self, now: Instant) -> None:
         self._silent_at = now + _SILENT_HEARTBEATS * self._heartbeat_every
@@ -435,6 +448,7 @@ class Machine:
             self.exit_at = exit_at
         self._completions.clear()
         self._started.clear()
+        self._kept.clear()
 
     def _revoke(self, ref: Ref) -> None:
         attempt = self.attempts.get(ref.token)
@@ -468,30 +482,3 @@ class Machine:
         if len(self._timers) > 2 * len(self.attempts) + 1_000:
             self._timers = [timer for timer in self._timers if timer[1] in self.attempts]
             heapify(self._timers)
-
-
-def _completion(attempt: Attempt, ended: Ended, now: Instant) -> Completion:
-    """Gives what is reported of an attempt that has ended."""
-    asked = attempt.asked
-    order, execution = attempt.order, now - attempt.began_at
-    if ended.succeeded and asked is not Asked.TIMEOUT:
-        return Completion(order.ref, _SUCCEEDED, ended, execution)
-    state = EndState.FAILED
-    if asked is Asked.TIMEOUT:
-        state = EndState.TIMED_OUT
-        limit = order.timeout / SECOND
-        ended = _stopped(ended, "timeout", f"it took longer than {limit:g} s")
-    elif asked is Asked.TERMINATE:
-        state = EndState.TERMINATED
-        ended = _stopped(ended, "terminated", attempt.reason)
-    elif asked is Asked.CANCEL:
-        state = EndState.CANCELLED
-        ended = _stopped(ended, "cancelled", attempt.reason)
-    return Completion(order.ref, state, ended, execution)
-
-
-def _stopped(ended: Ended, kind: str, message: str) -> Ended:
-    said = ": ".join(filter(None, (ended.kind, ended.message)))
-    if message and said:
-        said = f"{message} ({said})"
-    return Ended.failure(kind, said or message, ended.detail, ended.output_tail)

@@ -22,6 +22,7 @@ from sexton.v1 import worker_pb2 as pb
 from sexton.v1 import worker_pb2_grpc
 from sexton_core.instants import MAX_INSTANT, SECOND, Duration, Instant
 from sexton_runtime.clock import Clock
+from sexton_runtime.patience import Pace
 from sexton_runtime.randomness import Randomness
 from sexton_runtime.retry import RetryPolicy
 from sexton_runtime.rpc.policy_channel import PolicyChannel, cancelling
@@ -41,6 +42,9 @@ _DYING: Final = 2 * SECOND
 _RECONNECT: Final = RetryPolicy(first_pause_s=0.05, longest_pause_s=1.0)
 """Between two rounds through all addresses: well within the grace that a broken stream has."""
 
+_STEADY_PER_S: Final = 400
+"""Ends of attempts: from here on what is said is gathered for longer."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -57,6 +61,8 @@ class PullConfig:
     secret: AnySecret = field(default="", repr=False)
     pace_s: float = 0.003
     """Between two messages at least; what gathers meanwhile travels together."""
+    steady_pace_s: float = 0.02
+    """The same while many attempts end, unless the queue could run out of free slots meanwhile."""
     hello_timeout_s: float = 3.0
     """How long an address is given to welcome."""
     drain_timeout: Duration = 30 * SECOND
@@ -101,6 +107,8 @@ class Puller:
         self._told: dict[str, str] = {}
         self._planned: Instant = MAX_INSTANT
         self._write = asyncio.Event()
+        self._hurry = asyncio.Event()
+        """Set when the next message is not to wait for others."""
         self._tick = asyncio.Event()
         self._hang_up = asyncio.Event()
         self._changed = asyncio.Event()
@@ -126,6 +134,7 @@ class Puller:
         if not self._tasks:
             return
         self._machine.drain()
+        self._hurry.set()
         self._act()
         drain = 0 if self.failed.is_set() else self._config.drain_timeout
         if not await self._wait_idle(drain):
@@ -152,6 +161,8 @@ class Puller:
     def ended(self, token: int, ended: Ended) -> None:
         """Takes that an attempt has ended."""
         self._machine.ended(token, ended, self._clock.boot_ns())
+        if self._machine.wants_work:
+            self._hurry.set()
         self._write.set()
         self._changed.set()
 
@@ -322,6 +333,8 @@ class Puller:
         return response.reconnect
 
     async def _write_all(self, call: Any) -> None:
+        config = self._config
+        pace = Pace(config.pace_s, config.steady_pace_s, _STEADY_PER_S)
         while True:
             await self._write.wait()
             self._write.clear()
@@ -333,7 +346,11 @@ class Puller:
             if message.closing:
                 await self._close(call)
                 return
-            await asyncio.sleep(self._config.pace_s)
+            pause_s = pace.after(len(message.completions), asyncio.get_running_loop().time())
+            self._hurry.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._hurry.wait()
             if self._machine.has_more:
                 self._write.set()
 

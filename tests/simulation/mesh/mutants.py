@@ -21,6 +21,7 @@ from simulation.mesh.mutant_plans import (
     lasting,
     often,
 )
+from simulation.mesh.mutants_ahead import AHEAD
 
 from sexton_coordinator import writes
 from sexton_coordinator.api import editing
@@ -451,4 +452,5 @@ MUTANTS = (
         patch=_assigned_without_its_job,
         rules=frozenset({"S5", "S13"}),
     ),
+    *AHEAD,
 )

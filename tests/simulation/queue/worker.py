@@ -66,6 +66,7 @@ class Worker:
         """How often it was asked to drain."""
         self.process = mesh.loop.process(name)
         self._known: set[tuple[bytes, int]] = set()
+        self._kept: dict[tuple[bytes, int], asyncio.Task[None]] = {}
         self._call: Any = None
         self._heartbeat = 0
         self._answered_ns = 0
@@ -186,6 +187,9 @@ class Worker:
         finally:
             beating.cancel()
             call.cancel()
+            for kept in self._kept.values():
+                kept.cancel()
+            self._kept.clear()
 
     def _welcomed(self, welcome: worker_pb2.Welcome) -> None:
         self.welcomes += 1
@@ -225,15 +229,19 @@ class Worker:
             key = (assignment.attempt.handle, assignment.attempt.token)
             if assignment.session != self.session or key in self._known or not self.begins:
                 continue
-            self._known.add(key)
-            task = asyncio.create_task(self._execute(assignment))
-            self.executing[key] = task
+            if assignment.start_in_ns:
+                self._kept[key] = asyncio.create_task(self._keep(key, assignment))
+            else:
+                self._begin(key, assignment)
         self.bare_answers += [field.name for field, _ in response.ListFields()] == ["results"]
         for result in response.results:
             self.results.append(result)
             self.finished.pop((result.attempt.handle, result.attempt.token), None)
         for stop in response.cancellations:
             key = (stop.attempt.handle, stop.attempt.token)
+            if key in self._kept:
+                self._kept.pop(key).cancel()
+                await call.write(worker_pb2.PullRequest(returned=[stop.attempt], credits=1))
             if key in self.executing:
                 self._kill(key)
                 terminated = stop.mode == run_pb2.CANCEL_MODE_TERMINATE
@@ -246,6 +254,15 @@ class Worker:
                         else run_pb2.ATTEMPT_STATE_CANCELLED,
                     ),
                 )
+
+    async def _keep(self, key: tuple[bytes, int], assignment: worker_pb2.Assignment) -> None:
+        await asyncio.sleep(assignment.start_in_ns / 1e9)
+        del self._kept[key]
+        self._begin(key, assignment)
+
+    def _begin(self, key: tuple[bytes, int], assignment: worker_pb2.Assignment) -> None:
+        self._known.add(key)
+        self.executing[key] = asyncio.create_task(self._execute(assignment))
 
     async def _execute(self, assignment: worker_pb2.Assignment) -> None:
         key = (assignment.attempt.handle, assignment.attempt.token)

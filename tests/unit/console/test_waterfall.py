@@ -18,7 +18,7 @@ TRACE = otlp.Trace(b"\xab" * 16, b"\xcd" * 8, sampled=True)
 
 def at(seconds: float) -> Timestamp:
     stamp = Timestamp()
-    stamp.FromNanoseconds(round((T0 + seconds) * S))
+    stamp.FromNanoseconds(now(seconds))
     return stamp
 
 
@@ -42,15 +42,18 @@ def run(*attempts: run_pb2.Attempt, state=run_pb2.RUN_STATE_SUCCEEDED, **fields)
 
 
 def moments(rail: Rail) -> list[tuple[str, float]]:
-    return [(moment.name, moment.at / S - T0) for moment in rail.moments]
+    return [(moment.name, (moment.at - T0 * S) / S) for moment in rail.moments]
 
 
 def gaps(rail: Rail) -> list[tuple[str, float, float, int]]:
-    return [(gap.name, gap.start / S - T0, gap.end / S - T0, gap.attempt) for gap in rail.gaps]
+    return [
+        (gap.name, (gap.start - T0 * S) / S, (gap.end - T0 * S) / S, gap.attempt)
+        for gap in rail.gaps
+    ]
 
 
 def now(seconds: float) -> int:
-    return round((T0 + seconds) * S)
+    return T0 * S + round(seconds * S)
 
 
 def test_a_run_of_one_attempt_has_seven_moments_and_no_time_without_a_name():
@@ -63,6 +66,20 @@ def test_a_run_of_one_attempt_has_seven_moments_and_no_time_without_a_name():
         ("decide", 0, 0.5, 0), ("push", 0.5, 1, 0), ("line", 1, 2, 1), ("send", 2, 3, 1),
         ("execute", 3, 7, 1), ("settle", 7, 8, 1),
     ]  # fmt: skip
+
+
+def test_the_rail_of_a_run_that_was_written_ahead_begins_when_it_is_due():
+    ahead = run(attempt(1, -0.25, 1, 4, 6), create_time=at(-0.5), end_time=at(6))
+    rail = rail_of(ahead, now(99), pushed=now(-0.375))
+    assert moments(rail) == [
+        ("committed", -0.5), ("pushed", -0.375), ("assigned", -0.25), ("due", 0), ("started", 1),
+        ("finished", 5), ("settled", 6),
+    ]  # fmt: skip
+    assert gaps(rail) == [("send", 0, 1, 1), ("execute", 1, 5, 1), ("settle", 5, 6, 1)]
+    assert (rail.start, rail.end) == (now(0), now(6))
+    line = rail_of(run(create_time=at(-0.5), state=run_pb2.RUN_STATE_WAITING), now(2))
+    assert gaps(line) == [("line", 0, 2, 0)]
+    assert rail_of(run(create_time=at(-0.5), state=1), now(-0.25)).start == now(0)
 
 
 def test_what_goes_on_ends_now_and_says_so():

@@ -163,8 +163,11 @@ class Shop:
 class Hand:
     """A worker as the protocol wants it, one move at a time."""
 
-    def __init__(self, shop: Shop, name: str, *, slots: int = 4) -> None:
+    def __init__(
+        self, shop: Shop, name: str, *, slots: int = 4, queues: tuple[str, ...] = ("default",)
+    ) -> None:
         self.shop = shop
+        self.queues = queues
         self.name = name
         self.slots = slots
         self.session = ""
@@ -182,7 +185,7 @@ class Hand:
         shop.sessions += 1
         self.received.clear()
         record = SessionRecord(
-            worker=self.name, queues=["default"], kinds=["shell"], slots=self.slots
+            worker=self.name, queues=self.queues, kinds=["shell"], slots=self.slots
         )
         self.stream = WorkerStream(lambda: None)
         held = sorted(self.executing | self.finished)

@@ -72,9 +72,9 @@ def test_large_assignments_go_in_several_messages_and_stops_after_them() -> None
     stream.session = "session"
     for number in range(1, 201):
         ref = Ref(entry.key, number)
-        stream.assignments.append(Assigned(ref, 1, entry.record.origin, SECOND, 0))
+        stream.assignments.append(Assigned(ref, 1, entry.record.origin, SECOND, 0, 0))
     stream.stop(Ref(entry.key, 200), "enough", terminate=False)
-    responses = list(_wire.pull_responses(stream, 7, SessionTimes()))
+    responses = list(_wire.pull_responses(stream, 7, SessionTimes(), 0))
     assert [len(response.cancellations) for response in responses[:-1]] == [0] * (
         len(responses) - 1
     )

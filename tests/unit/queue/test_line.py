@@ -4,7 +4,7 @@ from unit.queue.lines import T, entry_of, python_task, waiting
 
 from sexton_core.instants import SECOND
 from sexton_queue.entries import Entry, Place
-from sexton_queue.line import Line, Refill
+from sexton_queue.line import GATHER_NS, Line, Refill
 
 SHELL = frozenset({"shell"})
 NOW = T + 100 * SECOND
@@ -121,6 +121,9 @@ def test_delayed_runs_stand_apart_and_come_in_their_time() -> None:
     delayed = shelf.put(shell(0, delay=200 * SECOND))
     ready = shelf.put(shell(1))
     assert shelf.take() is ready
+    assert shelf.take() is None
+    assert shelf.line.next_wake() == delayed.run.assignable_at + GATHER_NS
+    shelf.line.wake(shelf.line.next_wake())
     assert shelf.take() is None
     assert shelf.line.next_wake() == delayed.run.not_before
     shelf.line.wake(delayed.run.not_before)

@@ -67,6 +67,18 @@ def test_a_run_of_one_attempt_is_its_whole_way():
     assert told["sexton.run.nominal_time"] == "2027-01-15T08:00:00Z"
 
 
+def test_of_a_run_that_was_written_and_handed_out_ahead_nothing_is_before_its_time_but_that():
+    given = record(create_time_ns=T0 - 3 * S, attempts=[attempt(1, -1, 9)])
+    spans = read(given, arrived_at=T0 - 2 * S)
+    assert {name: seconds(span) for name, span in spans.items()} == {
+        "run report": (-3, 9),
+        "sexton.fire": (-3, -3),
+        "sexton.push": (-3, -2),
+        "sexton.line": (0, 0),
+        "attempt 1": (0, 9),
+    }
+
+
 def test_every_attempt_stands_where_its_worker_looks_for_it_and_says_why_it_failed():
     failed = run_pb2.ATTEMPT_STATE_FAILED
     error = run_pb2.RunError(kind="exit 3", message="no answer")

@@ -336,7 +336,9 @@ class JobSpec(_message.Message):
 
     @_builtins.property
     def deadline(self) -> _duration_pb2.Duration:
-        """Longest time of a whole run, retries included, from its creation; 1 s to 366 days. Absent: none."""
+        """Longest time of a whole run, retries included, from its creation, or from when it is due where
+        that is later; 1 s to 366 days. Absent: none.
+        """
 
     def __init__(
         self,

@@ -380,6 +380,7 @@ class Assignment(_message.Message):
     START_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
     JOB_UID_FIELD_NUMBER: _builtins.int
+    START_IN_NS_FIELD_NUMBER: _builtins.int
     session: _builtins.str
     """The session for which it is meant; a worker drops those of another."""
     number: _builtins.int
@@ -396,6 +397,10 @@ class Assignment(_message.Message):
     """W3C trace context of the run."""
     job_uid: _builtins.str
     """Uid of the job's incarnation."""
+    start_in_ns: _builtins.int
+    """The attempt must not begin sooner after this message has come. 0: it begins at once. It takes
+    a slot meanwhile, counts as not begun, and is forgotten when the stream ends.
+    """
     @_builtins.property
     def attempt(self) -> Global___AttemptRef:
         """The attempt."""
@@ -417,10 +422,11 @@ class Assignment(_message.Message):
         start_timeout_ms: _builtins.int = ...,
         traceparent: _builtins.str = ...,
         job_uid: _builtins.str = ...,
+        start_in_ns: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "job_uid", b"job_uid", "nominal_time_ns", b"nominal_time_ns", "number", b"number", "run", b"run", "session", b"session", "start_timeout_ms", b"start_timeout_ms", "task", b"task", "timeout_ms", b"timeout_ms", "traceparent", b"traceparent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "job_uid", b"job_uid", "nominal_time_ns", b"nominal_time_ns", "number", b"number", "run", b"run", "session", b"session", "start_in_ns", b"start_in_ns", "start_timeout_ms", b"start_timeout_ms", "task", b"task", "timeout_ms", b"timeout_ms", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -15,7 +15,7 @@ from typing import Final
 from sexton_core.ids import RunId
 from sexton_core.instants import MILLISECOND, SECOND, Duration, Instant
 from sexton_core.policy._gate import ASKS
-from sexton_core.policy.decide import decide, due_next
+from sexton_core.policy.decide import decide
 from sexton_core.policy.job import Job
 from sexton_core.policy.state import JobState, Verdict
 from sexton_core.words import Overlap
@@ -27,7 +27,7 @@ _SET_BACK_NS: Final[Duration] = 5 * SECOND
 
 
 def decide_ahead(
-    job: Job, state: JobState, now: Instant, ended: Collection[RunId] = frozenset()
+    job: Job, state: JobState, due: Instant, now: Instant, ended: Collection[RunId] = frozenset()
 ) -> Verdict | None:
     """Decides about what is due next, before it is due; None: that can't be done yet.
 
@@ -38,18 +38,16 @@ def decide_ahead(
     Args:
         job: as for `decide`.
         state: as last read.
+        due: when it is due next, as `due_next` tells.
         now: mesh time, never later than the real one.
         ended: runs of `state.live` that are known to have ended.
 
     """
-    overlap, due = job.current.overlap, due_next(job, state)
-    if due is None or not now < due <= now + AHEAD_NS:
-        return None
-    if state.buffered or overlap in ASKS:
+    if not now < due <= now + AHEAD_NS or state.buffered:
         return None
     if ahead_until([handle.not_before for handle in state.live], now) is not None:
         return None
-    if overlap is not Overlap.ALLOW_ALL and any(
+    if job.current.overlap is not Overlap.ALLOW_ALL and any(
         handle.run_id not in ended for handle in state.live
     ):
         return None
@@ -57,8 +55,9 @@ def decide_ahead(
     alone = len(verdict.runs) == 1 and not (
         verdict.requires or verdict.ranges or verdict.asks or verdict.buffered
     )
-    later = verdict.next_due is None or verdict.next_due > due
-    return verdict if alone and later else None
+    if not alone or job.definition(verdict.runs[0].version).overlap in ASKS:
+        return None
+    return verdict if verdict.next_due is None or verdict.next_due > due else None
 
 
 def ahead_until(not_before: Iterable[Instant], now: Instant) -> Instant | None:

@@ -7,7 +7,7 @@ the run's revision.
 """
 
 from sexton_core.runs.completion import Judgement, Settlement, complete, holds, live_token, report
-from sexton_core.runs.machine import Run, apply, assign, assigned, overdue
+from sexton_core.runs.machine import HAND_AHEAD_NS, Run, apply, assign, assigned, overdue
 from sexton_core.runs.policy import RunPolicy
 from sexton_core.runs.retry import Retry, backoff
 from sexton_core.runs.table import (
@@ -22,6 +22,7 @@ from sexton_core.runs.table import (
 
 __all__ = [
     "ENDED",
+    "HAND_AHEAD_NS",
     "LIVE",
     "STATES",
     "TRANSITIONS",

@@ -4,12 +4,16 @@ from typing import Final, NamedTuple
 
 from sexton_core.errors import IllegalTransition
 from sexton_core.ids import RunId
-from sexton_core.instants import MAX_INSTANT, Duration, Instant
+from sexton_core.instants import MAX_INSTANT, MILLISECOND, Duration, Instant
 from sexton_core.runs.policy import RunPolicy
 from sexton_core.runs.retry import backoff
 from sexton_core.runs.table import ENDED, TRANSITIONS, states_for
 from sexton_core.words import Delivery, RunEvent, RunState
 
+HAND_AHEAD_NS: Final[Duration] = 250 * MILLISECOND
+"""How long before its not-before time a run may be assigned; its worker keeps it until then."""
+
+_AT_MOST_ONCE: Final = Delivery.AT_MOST_ONCE
 _RUNNING: Final = RunState.RUNNING
 _ASSIGN: Final = RunEvent.ASSIGN
 _START: Final = RunEvent.START
@@ -23,7 +27,7 @@ class Run(NamedTuple):
     A tuple, not a dataclass: the owner makes several of them per run.
 
     due: from here `start_within` counts.
-    not_before: not assigned earlier than this.
+    not_before: not begun earlier than this, and not assigned earlier than `assignable_at`.
     attempts: deliveries so far: the number of the live or last attempt.
     failures: attempts that failed, or were lost after they had begun.
     token: of the live attempt, or of the last one where the run has ended; 0 where no attempt is
@@ -62,9 +66,26 @@ class Run(NamedTuple):
 
     @property
     def deadline_at(self) -> Instant | None:
-        """Returns when the whole run must have ended; None: no bound."""
+        """Returns when the whole run must have ended; None: no bound.
+
+        A run that was created before it was due counts from then.
+        """
         deadline_ns = self.policy.deadline_ns
-        return None if deadline_ns is None else min(self.created_at + deadline_ns, MAX_INSTANT)
+        if deadline_ns is None:
+            return None
+        return min(max(self.created_at, self.due) + deadline_ns, MAX_INSTANT)
+
+    @property
+    def assignable_at(self) -> Instant:
+        """Returns from when on the run may be assigned.
+
+        That is a little before it may begin, for the first attempt of a run that does not mind to
+        be lost with its worker meanwhile.
+        """
+        policy = self.policy
+        if self.attempts or policy.exclusive or policy.delivery is _AT_MOST_ONCE:
+            return self.not_before
+        return self.not_before - HAND_AHEAD_NS
 
     @property
     def ended(self) -> bool:
@@ -79,11 +100,11 @@ def assign(run: Run, session: str, now: Instant) -> Run:
     """Gives the next attempt to a session. The token becomes known with the commit.
 
     Raises:
-        IllegalTransition: the run is not in line, or not yet: `now` is before its not-before.
+        IllegalTransition: the run is not in line, or it is too early.
 
     """
     _check(run, _ASSIGN)
-    if now < run.not_before:
+    if now < run.not_before and now < run.assignable_at:
         raise IllegalTransition(
             f"run {run.run_id}", RunEvent.ASSIGN, "waiting for its not-before", "that has passed"
         )
@@ -222,12 +243,13 @@ def _back(run: Run) -> RunState:
 
 
 def _next_attempt(run: Run, event: RunEvent, now: Instant, retry_after: Duration) -> Instant:
-    """Returns when a failed run may be assigned again.
+    """Returns when a run may be assigned again.
 
-    A lost worker says nothing about the job: the next one begins at once.
+    A lost worker says nothing about the job: the next one begins at once, or when the first one was
+    to begin.
     """
     if event in (RunEvent.LOSE, RunEvent.GIVE_BACK):
-        return now
+        return max(now, run.not_before)
     retries = run.policy.retries
     pause = backoff(retries, run.run_id, run.failures + 1)
     return now + max(pause, min(retry_after, retries.max_backoff_ns))

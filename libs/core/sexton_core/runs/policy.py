@@ -38,9 +38,10 @@ class RunPolicy:
     max_deliveries: int = 10
     """Attempts of every kind, lost and returned ones too; protects workers from poison."""
     timeout_ns: Duration = HOUR
-    """Of one attempt, from its assignment. At least a second."""
+    """Of one attempt, from its assignment, or from when it may begin. At least a second."""
     deadline_ns: Duration | None = None
-    """Of the whole run, retries included, from its creation. At least a second."""
+    """Of the whole run, retries included, from its creation, or from when it is due where that is
+    later. At least a second."""
     start_within_ns: Duration | None = None
     """The first attempt starts at most this long after the run was due. At least a second."""
 

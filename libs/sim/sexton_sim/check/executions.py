@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from sexton_records import keys
-from sexton_sim.check.describe import ATTEMPT_ENDS, describe_note
+from sexton_sim.check.describe import ATTEMPT_ENDS, describe_note, instant
 from sexton_sim.check.faults import Faults, Span
 from sexton_sim.check.records import MeshCommit
-from sexton_sim.check.settling import Attempt, Run
+from sexton_sim.check.settling import Attempt, Run, not_before_of
 from sexton_sim.check.verdict import Verdict
 from sexton_sim.history import History, Note
 
@@ -27,6 +27,8 @@ _MARGIN = 0.2
 """Of the session: between a worker's own end of its tasks and the session's."""
 _LATENCY_NS = 1_000_000_000
 """Within so long after waking up, or after its time, a shim has killed what it watches."""
+_KEPT = 0.2
+"""Of the time for which a worker keeps a run: clocks may run at half or twice their speed."""
 _SLOWEST = 0.8
 """A worker's clock against its owner's, below which its margin is used up."""
 
@@ -125,6 +127,9 @@ class ExecutionRules:
                     f"assigned",
                     [describe_note(execution.begun), attempt.assigned],
                 )
+            kept_ns = not_before_of(run.record) - attempt.assigned.mesh_ns
+            if begun_ns and kept_ns > 0:
+                self._check_kept(run, attempt, execution.begun, round(_KEPT * kept_ns))
         again = [
             later
             for earlier, later in pairwise(sorted(executions, key=lambda it: it.begun.at_ns))
@@ -135,6 +140,17 @@ class ExecutionRules:
                 "S10",
                 f"attempt {attempt.number} of run {run.name} was begun {len(executions)} times",
                 [attempt.assigned, *(describe_note(it.begun) for it in executions[:4])],
+            )
+
+    def _check_kept(self, run: Run, attempt: Attempt, begun: Note, least_ns: int) -> None:
+        """What is handed out before its time is kept by its worker until then."""
+        self._verdict.checked["S17"] += 1
+        if _latest_ns(begun) - attempt.assigned.begun_ns < least_ns:
+            self._verdict.violate(
+                "S17",
+                f"run {run.name} was begun before its not-before time "
+                f"{instant(not_before_of(run.record))}",
+                [attempt.assigned, describe_note(begun)],
             )
 
     def given_up(self, run: Run, attempt: Attempt) -> None:

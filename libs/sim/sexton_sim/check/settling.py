@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from sexton.internal.v1 import records_pb2 as pb
 from sexton.v1 import run_pb2
-from sexton_core.runs import ENDED, STATES, TRANSITIONS, WITH_WORKER, backoff
+from sexton_core.runs import ENDED, HAND_AHEAD_NS, STATES, TRANSITIONS, WITH_WORKER, backoff
 from sexton_core.words import RunState
 from sexton_records import keys
 from sexton_records.runs import MAX_ATTEMPTS_SHOWN, STATE_OF
@@ -377,8 +377,8 @@ class SettlingRules:
         if before.HasField("cancel"):
             asked = f"was assigned after its end was asked for ({before.cancel.reason})"
             self._violate("S13", run.name, asked, commit)
-        if commit.mesh_ns < before.not_before_ns:
-            said = f"was assigned before its not-before time {instant(before.not_before_ns)}"
+        if commit.mesh_ns < _assignable_at(before):
+            said = f"was assigned before its not-before time {instant(not_before_of(before))}"
             self._violate("S17", run.name, said, commit)
         paused = self._paused.get(before.template.queue)
         if paused is not None and commit.mesh_ns > paused.mesh_ns + _UNDER_WAY_NS:
@@ -459,6 +459,19 @@ class SettlingRules:
 
 def _moment(commit: MeshCommit, what: str) -> Moment:
     return Moment(commit.revision, commit.mesh_ns, commit.begun_ns, what)
+
+
+def _assignable_at(record: pb.RunRecord) -> int:
+    """Gives from when on a run may be handed out: a moment before it may begin, the first time."""
+    template = record.template
+    if record.deliveries or template.exclusive or template.at_most_once:
+        return not_before_of(record)
+    return not_before_of(record) - HAND_AHEAD_NS
+
+
+def not_before_of(record: pb.RunRecord) -> int:
+    """Gives when a run may begin: never before the time for which it was made."""
+    return max(record.not_before_ns, record.handle_not_before_ns)
 
 
 def _assignments(run: Run) -> list[Moment]:

@@ -56,7 +56,9 @@ class Delivery:
     worker: str
     session: str
     token: int
+    handed_out: int
     assigned: int
+    """The same, or when the run was due where that is later: its worker kept it until then."""
     started: int
     """0: it did not say that it began."""
     finished: int
@@ -104,7 +106,6 @@ def rail_of(run: run_pb2.Run, now: int, pushed: int = 0) -> Rail:
         )  # fmt: skip
         before = pushed
     if early:
-        moments.sort(key=lambda moment: moment.at)
         gaps, before = [], max(before, due)
     deliveries = _deliveries(run)
     for index, attempt in enumerate(deliveries):
@@ -117,6 +118,8 @@ def rail_of(run: run_pb2.Run, now: int, pushed: int = 0) -> Rail:
         moments.append(Moment(name="settled", at=over))
     elif not deliveries or deliveries[-1].settled:
         gaps.append(_waiting(run, before, max(now, before), deliveries, 0, goes_on=True))
+    if early:
+        moments.sort(key=lambda moment: moment.at)
     known = [moment.at for moment in moments if not early or moment.at >= due]
     known += [gap.end for gap in gaps]
     numbers = [attempt.number for attempt in run.attempts]
@@ -133,10 +136,12 @@ def rail_of(run: run_pb2.Run, now: int, pushed: int = 0) -> Rail:
 
 def _deliveries(run: run_pb2.Run) -> tuple[Delivery, ...]:
     found: list[Delivery] = []
+    due = run.due_time.ToNanoseconds()
     for attempt in run.attempts:
         started = attempt.start_time.ToNanoseconds() if attempt.HasField("start_time") else 0
         settled = attempt.end_time.ToNanoseconds() if attempt.HasField("end_time") else 0
         took = attempt.execution_duration.ToNanoseconds()
+        handed_out = attempt.assign_time.ToNanoseconds()
         finished = min(started + took, settled) if started and settled and took else 0
         found.append(
             Delivery(
@@ -145,7 +150,8 @@ def _deliveries(run: run_pb2.Run) -> tuple[Delivery, ...]:
                 worker=attempt.worker,
                 session=attempt.session,
                 token=attempt.token,
-                assigned=attempt.assign_time.ToNanoseconds(),
+                handed_out=handed_out,
+                assigned=handed_out if attempt.number > 1 else max(handed_out, due),
                 started=started,
                 finished=finished,
                 settled=settled,
@@ -162,7 +168,7 @@ def _deliveries(run: run_pb2.Run) -> tuple[Delivery, ...]:
 def _deliver(attempt: Delivery, moments: list[Moment], gaps: list[Gap], now: int) -> int:
     """Adds what an attempt went through; gives when it was over."""
     number, over = attempt.number, attempt.settled or now
-    moments.append(Moment(name="assigned", at=attempt.assigned, attempt=number))
+    moments.append(Moment(name="assigned", at=attempt.handed_out, attempt=number))
     if not attempt.started:
         cause = f"on its way to {attempt.worker}"
         if attempt.state == "lost":

@@ -128,7 +128,8 @@ class Known:
     changed_at: revision of the last change that somebody else made.
     scanned: when a timer in the store is due that named it; to be compared with its state.
     by_hand: whether somebody has asked for something about it.
-    not_ahead: as it was when nothing could be decided about it before it was due.
+    not_ahead: as it was when nothing could be decided about it before it was due; None: a run of
+        it has ended since, or nobody has tried.
     sent, sent_runs: the state, and the runs, of a commit whose outcome is not known.
     strikes: looks one after the other that came to nothing.
     """
@@ -229,6 +230,7 @@ class Machine:
         known = self._known.get(uid)
         if known is not None and known.loaded is not None:
             known.ended.add(run_id)
+            known.not_ahead = None
         if uid in self.waiting or uid in self.filling:
             self._wake(self._know(JobRef(uid)))
 

@@ -180,7 +180,9 @@ class Planner:
             OversizedError: it does not fit a transaction.
 
         """
-        verdict = decide_ahead(loaded.job, loaded.state, now, ended)
+        if loaded.timer is None:
+            return None
+        verdict = decide_ahead(loaded.job, loaded.state, loaded.timer, now, ended)
         if verdict is None:
             return None
         step = self._step(loaded, verdict, now)

@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -41,6 +41,10 @@ from sexton_worker.executors.inprocess import InProcessExecutor
 
 if TYPE_CHECKING:
     from sexton_worker.executors.http_calls import HttpExecutor
+
+_CALM_S: Final = 1.0
+"""The shim is told so long after an end that nothing runs in this process any more: where short
+tasks come one by one it would be told twice for each."""
 
 _log = structlog.get_logger(__name__)
 
@@ -77,6 +81,7 @@ class LocalExecutor:
         self._http: HttpExecutor | None = None
         self._watched = False
         """Whether the shim has been told that something runs in this process."""
+        self._calming: asyncio.TimerHandle | None = None
 
     @property
     def tasks(self) -> Sequence[str]:
@@ -114,6 +119,8 @@ class LocalExecutor:
         while self._guarded:
             self._dead.clear()
             await self._dead.wait()
+        if self._calming is not None:
+            self._calming.cancel()
         self._shim.stop()
         if self._scratch != Path():  # not started: that would be the folder we are in
             shutil.rmtree(self._scratch, ignore_errors=True)
@@ -160,8 +167,8 @@ class LocalExecutor:
 
     def ended(self, token: int, ended: Ended) -> None:
         """Passes on that a function has ended."""
-        if not self.in_process:
-            self._tell_shim()
+        if self._calming is None and not self.in_process:
+            self._calming = asyncio.get_running_loop().call_later(_CALM_S, self._calm_down)
         assert self._listener is not None
         self._listener.ended(token, ended)
 
@@ -234,6 +241,11 @@ class LocalExecutor:
         assert self._listener is not None
         failure = Ended.failure(kind, message)
         asyncio.get_running_loop().call_soon(self._listener.ended, order.ref.token, failure)
+
+    def _calm_down(self) -> None:
+        self._calming = None
+        if not self.in_process:
+            self._tell_shim()
 
     def _tell_shim(self) -> None:
         """Lets the shim end this process only while something that it can't kill runs in it."""

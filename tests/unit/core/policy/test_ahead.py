@@ -5,10 +5,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.core.policy.world import Listed, World, job_of
+from unit.core.policy.world import Listed, World, definition, job_of
 
 from sexton_core.instants import SECOND
-from sexton_core.policy import AHEAD_NS, CatchUp, ahead_until, decide, decide_ahead
+from sexton_core.policy import (
+    AHEAD_NS,
+    CatchUp,
+    ahead_until,
+    decide,
+    decide_ahead,
+    due_next,
+    edit,
+)
 from sexton_core.policy.state import JobState, Verdict
 from sexton_core.words import CatchUpPolicy, Overlap
 
@@ -18,8 +26,10 @@ DUE = 10 * SECOND
 
 def ahead(world: World, before_ns: int = AHEAD_NS, **changes: Any) -> Verdict | None:
     state: JobState = world.state._replace(**changes)
-    assert world.next_due is not None
-    return decide_ahead(world.job, state, world.next_due - before_ns, world.known_ended)
+    due = due_next(world.job, state)
+    if due is None:
+        return None
+    return decide_ahead(world.job, state, due, due - before_ns, world.known_ended)
 
 
 @pytest.mark.parametrize("overlap", [Overlap.SKIP, Overlap.BUFFER_ONE, Overlap.ALLOW_ALL])
@@ -66,13 +76,13 @@ def test_one_start_at_a_time_is_ahead() -> None:
     for not_before, possible in ((now, True), (now + 1, False)):
         (live,) = world.state.live
         state = world.state._replace(live=(live._replace(not_before=not_before),))
-        assert (decide_ahead(world.job, state, now) is not None) is possible
+        assert (decide_ahead(world.job, state, 20 * SECOND, now) is not None) is possible
 
 
 def test_what_comes_before_it_is_decided_first() -> None:
     world = World(job_of(TENS, catch_up=CatchUp(policy=CatchUpPolicy.ALL)))
     world.sleep(15)
-    assert decide_ahead(world.job, world.state, 20 * SECOND - AHEAD_NS) is None
+    assert decide_ahead(world.job, world.state, 20 * SECOND, 20 * SECOND - AHEAD_NS) is None
 
 
 def test_nothing_is_ahead_of_a_job_that_is_paused_or_has_no_time_left() -> None:
@@ -90,3 +100,17 @@ def test_a_change_waits_for_the_last_start_that_is_ahead(dues: list[int], now: i
         assert until == latest
     if latest > now + 5 * SECOND:  # of a clock that was set back
         assert until is None
+
+
+def test_the_policy_of_the_version_that_starts_is_the_one_that_counts() -> None:
+    """An edit between a nominal time and its due time, which jitter puts off, leaves it its own."""
+    jittered = {"jitter_ns": SECOND, "overlap": Overlap.CANCEL_OTHER}
+    world = World(job_of(TENS, **jittered))
+    due = due_next(world.job, world.state)
+    assert due is not None
+    assert due > DUE
+    current = definition(TENS, 2, overlap=Overlap.ALLOW_ALL)
+    job, change = edit(world.job, world.state, current, DUE + 1)
+    assert due_next(job, change.state) == due
+    assert len(decide(job, change.state, due).runs) == 1
+    assert decide_ahead(job, change.state, due, due - 1) is None

@@ -6,6 +6,7 @@ from sexton_core.errors import IllegalTransition
 from sexton_core.instants import HOUR, MINUTE, SECOND
 from sexton_core.runs import (
     ENDED,
+    HAND_AHEAD_NS,
     LIVE,
     STATES,
     TRANSITIONS,
@@ -247,3 +248,40 @@ def test_a_token_is_noted_once_per_attempt() -> None:
     assert run.token == 42
     with pytest.raises(AssertionError):
         assigned(run, 43)
+
+
+# Before its time
+
+
+@pytest.mark.parametrize(
+    ("policy", "attempts", "early"),
+    [
+        (RunPolicy(), 0, True),
+        (RunPolicy(), 1, False),
+        (RunPolicy(exclusive=True), 0, False),
+        (RunPolicy(delivery=Delivery.AT_MOST_ONCE), 0, False),
+    ],
+)
+def test_a_first_attempt_that_may_be_lost_is_assigned_a_moment_before_its_time(
+    policy: RunPolicy, attempts: int, *, early: bool
+) -> None:
+    run = run_in(RunState.WAITING, policy)._replace(attempts=attempts)
+    assert run.assignable_at == NOW - HAND_AHEAD_NS * early
+    assert assign(run, "s1", run.assignable_at).not_before == NOW
+    with pytest.raises(IllegalTransition, match="not-before"):
+        assign(run, "s1", run.assignable_at - 1)
+
+
+@pytest.mark.parametrize("event", [RunEvent.GIVE_BACK, RunEvent.LOSE])
+def test_what_comes_back_before_its_time_may_still_not_begin_earlier(event: RunEvent) -> None:
+    run = assigned(assign(run_in(RunState.WAITING), "s1", NOW - HAND_AHEAD_NS), 7)
+    back = apply(run, event, NOW - HAND_AHEAD_NS // 2)
+    assert (back.state, back.not_before, back.assignable_at) == (RunState.WAITING, NOW, NOW)
+    assert apply(run, event, NOW + SECOND).not_before == NOW + SECOND
+
+
+def test_the_deadline_counts_from_when_a_run_is_due_or_made_whichever_is_later() -> None:
+    policy = RunPolicy(deadline_ns=10 * SECOND)
+    early = run_in(RunState.WAITING, policy)._replace(created_at=NOW - SECOND // 2)
+    late = early._replace(created_at=NOW + SECOND)
+    assert (early.deadline_at, late.deadline_at) == (NOW + 10 * SECOND, NOW + 11 * SECOND)
