@@ -136,6 +136,13 @@ class Machine:
         return min(self._heartbeat_at, self._silent_at, self.end_at, self.exit_at, timer, begins)
 
     @property
+    def may_wait(self) -> bool:
+        """Tells whether nothing is to be said but what has begun: perhaps it ends at once."""
+        return self.welcomed and not (
+            self._completions or self._returned or self._tells_drain or self._room()
+        )
+
+    @property
     def wants_work(self) -> bool:
         """Tells whether so many slots are free, and not granted, that the queue should know."""
         return 2 * self._room() >= self.slots

@@ -22,7 +22,7 @@ from sexton.v1 import worker_pb2 as pb
 from sexton.v1 import worker_pb2_grpc
 from sexton_core.instants import MAX_INSTANT, SECOND, Duration, Instant
 from sexton_runtime.clock import Clock
-from sexton_runtime.patience import Pace
+from sexton_runtime.patience import Pace, Patience
 from sexton_runtime.randomness import Randomness
 from sexton_runtime.retry import RetryPolicy
 from sexton_runtime.rpc.policy_channel import PolicyChannel, cancelling
@@ -61,6 +61,8 @@ class PullConfig:
     secret: AnySecret = field(default="", repr=False)
     pace_s: float = 0.003
     """Between two messages at least; what gathers meanwhile travels together."""
+    begun_s: float = 0.01
+    """How long it may wait to say that an attempt has begun: many have ended by then."""
     steady_pace_s: float = 0.02
     """The same while many attempts end, unless the queue could run out of free slots meanwhile."""
     hello_timeout_s: float = 3.0
@@ -335,9 +337,13 @@ class Puller:
     async def _write_all(self, call: Any) -> None:
         config = self._config
         pace = Pace(config.pace_s, config.steady_pace_s, _STEADY_PER_S)
+        patience = Patience(config.begun_s, self._write.set)
         while True:
             await self._write.wait()
             self._write.clear()
+            if self._machine.may_wait and patience.wait():
+                continue
+            patience.end()
             message = self._machine.take(self._clock.boot_ns())
             self._carry_out()
             if message is None:

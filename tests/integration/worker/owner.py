@@ -39,6 +39,7 @@ class Owner(worker_pb2_grpc.WorkerServiceServicer):
         self.leader: str | None = None
         """Not None: this replica does not own; the owner's address, or empty."""
         self.hellos: list[pb.Hello] = []
+        self.messages = 0
         self.heartbeats = 0
         self.credits = 0
         self.started: list[int] = []
@@ -173,6 +174,7 @@ class Owner(worker_pb2_grpc.WorkerServiceServicer):
         out.put_nowait(None)
 
     def _take(self, request: pb.PullRequest, out: asyncio.Queue[pb.PullResponse | None]) -> None:
+        self.messages += 1
         self.credits += request.credits
         self.started += [ref.token for ref in request.started]
         self.returned += [ref.token for ref in request.returned]

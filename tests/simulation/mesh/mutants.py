@@ -350,7 +350,7 @@ MUTANTS = (
             spec=failing,
             faults=replace(often(cut_one_way=1, half_open=1), mean_pause_s=1.5),
         ),
-        seeds=20,
+        seeds=40,
     ),
     Mutant(
         name="cancel without the token",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from sexton_runtime.patience import Patience
+from sexton_runtime.patience import Pace, Patience
 from sexton_sim.loop import SimLoop
 
 
@@ -29,3 +29,14 @@ def test_it_waits_one_moment_from_the_first_time_it_is_asked_and_then_no_more() 
         assert len(woken) == 1
 
     loop.run(scenario())
+
+
+def test_the_pause_is_longer_while_items_come_in_a_steady_stream() -> None:
+    pace = Pace(0.003, 0.02, 400)
+    assert pace.after(1, 10.0) == 0.003
+    assert pace.after(1, 10.003) == 0.003  # one in 3 ms is not a stream
+    assert pace.after(2, 10.006) == 0.02
+    assert pace.after(8, 10.026) == 0.02
+    assert pace.after(7, 10.046) == 0.003
+    assert pace.after(1, 20.0) == 0.003
+    assert pace.after(5_000, 30.0) == 0.02

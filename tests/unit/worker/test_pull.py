@@ -9,6 +9,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from integration.worker.owner import Owner, serving
 
+from sexton.v1 import job_pb2
+from sexton.v1 import worker_pb2 as pb
 from sexton_runtime.randomness import SeededRandomness
 from sexton_sim.clock import SimClock
 from sexton_sim.loop import SimLoop
@@ -30,6 +32,7 @@ class FakeExecutor:
         self.tasks: Sequence[str] = ()
         self.kinds: Sequence[str] = ("shell",)
         self.running: dict[int, Order] = {}
+        self.begun = asyncio.Event()
         self.killed: list[int] = []
         self.immortal = False
         self.end_at = 0
@@ -43,6 +46,12 @@ class FakeExecutor:
 
     def begin(self, order: Order) -> None:
         self.running[order.ref.token] = order
+        self.begun.set()
+
+    async def begins(self, token: int) -> None:
+        while token not in self.running:
+            self.begun.clear()
+            await self.begun.wait()
 
     def cancel(self, token: int) -> None:
         self.finish(token, Ended.failure("cancelled", ""))
@@ -159,6 +168,53 @@ def test_an_owner_that_fell_silent_is_asked_last(story: Story) -> None:
         await story.take_over()
         # Four heartbeats, and no hello to the one that does not answer, which takes three seconds.
         assert story.now() - began < 5
+
+    story.run(scenario)
+
+
+def test_what_ends_at_once_is_told_in_one_message_and_what_goes_on_a_moment_later(
+    story: Story,
+) -> None:
+    async def scenario() -> None:
+        quick = story.owner.shell("true")
+        await story.executor.begins(quick)
+        began = story.now()
+        story.executor.finish(quick, Ended(succeeded=True))
+        await story.owner.completion(quick)
+        assert story.now() - began < 0.005
+        assert story.owner.started == []
+        await asyncio.sleep(0.5)
+        sent = story.now()
+        lasting = story.owner.shell("sleep 60")
+        await story.owner.begun(lasting)
+        assert 0.01 <= story.now() - sent < 0.02
+
+    story.run(scenario)
+
+
+def test_what_comes_before_its_time_begins_at_it(story: Story) -> None:
+    async def scenario() -> None:
+        assignment = story.owner.assignment(job_pb2.Task(shell=job_pb2.ShellTask(command="true")))
+        assignment.start_in_ns = 200_000_000
+        sent = story.now()
+        story.owner.send(pb.PullResponse(assignments=[assignment]))
+        token = assignment.attempt.token
+        await story.executor.begins(token)
+        assert 0.2 <= story.now() - sent < 0.21
+
+    story.run(scenario)
+
+
+def test_where_many_attempts_end_what_is_said_of_them_is_gathered(story: Story) -> None:
+    async def scenario() -> None:
+        for _ in range(200):
+            token = story.owner.shell("true")
+            await story.executor.begins(token)
+            story.executor.finish(token, Ended(succeeded=True))
+            await asyncio.sleep(0.001)
+        await story.owner.completion(token)
+        assert len(story.owner.completions) == 200
+        assert story.owner.messages < 100
 
     story.run(scenario)
 
