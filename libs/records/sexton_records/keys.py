@@ -210,6 +210,11 @@ def parse_handle_key(key: bytes) -> HandleKey:
     return HandleKey(int(shard), queue, MAX_PRIORITY - int(priority), int(not_before), uid, run_id)
 
 
+def run_id_of(handle: bytes) -> RunId:
+    """Returns the run's id alone, which a handle's key ends with."""
+    return handle[handle.rfind(b"/") + 1 :].decode()
+
+
 def active_prefix(shard: int, queue: str | None = None, priority: int | None = None) -> bytes:
     """Returns what the keys of a shard's line start with: all, one queue's, one priority's."""
     if queue is None:

@@ -117,18 +117,18 @@ def closing(session: Session, shard: int) -> Change:
     return Change(Kind.CLOSE, Txn(then=(delete,), use_reserve=True), session=session)
 
 
-def judge(entry: Entry, ask: Ask, now: Instant, shards: int) -> Change | None:
+def judge(entry: Entry, ask: Ask, now: Instant) -> Change | None:
     """Decides about an ask; None: nothing is to be written, and whoever asked has been answered."""
     run = entry.run
     match ask:
         case Complete():
-            return _completion(entry, ask, now, shards)
+            return _completion(entry, ask, now)
         case GiveBack():
             settled = report(run, ask.token, RunEvent.GIVE_BACK, now)
             if settled.judgement is not Judgement.ACCEPTED:
                 return None
             end = AttemptEnd(run_pb2.ATTEMPT_STATE_RETURNED)
-            return _after_attempt(entry, settled.run, end, ask, now=now, shards=shards)
+            return _after_attempt(entry, settled.run, end, ask, now=now)
         case Lose():
             if run.state not in WITH_WORKER or run.session != ask.session:
                 return None
@@ -139,11 +139,11 @@ def judge(entry: Entry, ask: Ask, now: Instant, shards: int) -> Change | None:
             if entry.unsure:  # it may have begun under the owner before
                 run = apply(run, RunEvent.START, now)
             lost = apply(run, RunEvent.LOSE, now)
-            return _after_attempt(entry, lost, end, ask, now=now, shards=shards)
+            return _after_attempt(entry, lost, end, ask, now=now)
         case End():
-            return _end(entry, ask, now, shards)
+            return _end(entry, ask, now)
         case TimeUp():
-            return _time_up(entry, ask, now, shards)
+            return _time_up(entry, ask, now)
 
 
 def stop_sent(entry: Entry) -> None:
@@ -157,7 +157,7 @@ def stop_sent(entry: Entry) -> None:
     session.stream.stop(Ref(entry.key, run.token), reason, terminate=terminate)
 
 
-def _completion(entry: Entry, ask: Complete, now: Instant, shards: int) -> Change | None:
+def _completion(entry: Entry, ask: Complete, now: Instant) -> Change | None:
     settled = complete(entry.run, ask.token, ask.event, now, retry_after=ask.retry_after)
     if settled.judgement is not _ACCEPTED:
         ask.answer(settled.judgement is Judgement.REPEATED, entry.run.state)
@@ -165,15 +165,13 @@ def _completion(entry: Entry, ask: Complete, now: Instant, shards: int) -> Chang
     end = ask.end
     if entry.started_at:
         end = end._replace(started_at=entry.started_at)
-    return _after_attempt(entry, settled.run, end, ask, now=now, shards=shards)
+    return _after_attempt(entry, settled.run, end, ask, now=now)
 
 
-def _after_attempt(
-    entry: Entry, run: Run, end: AttemptEnd, ask: Ask, *, now: Instant, shards: int
-) -> Change:
+def _after_attempt(entry: Entry, run: Run, end: AttemptEnd, ask: Ask, *, now: Instant) -> Change:
     value, record = records.end_attempt_record(entry.record, run, entry.run.token, end, now)
     if run.ended:
-        txn = records.end_txn(entry.key, entry.revision, value, record.origin, run, shards=shards)
+        txn = records.end_txn(entry.key, entry.revision, value, record.origin, run)
         kind = _END
     else:
         txn = records.move_txn(entry.key, entry.revision, value)
@@ -181,7 +179,7 @@ def _after_attempt(
     return Change(kind, txn, entry=entry, run=run, record=record, value=value, ask=ask)
 
 
-def _end(entry: Entry, ask: End, now: Instant, shards: int) -> Change | None:
+def _end(entry: Entry, ask: End, now: Instant) -> Change | None:
     run = entry.run
     moved = (
         run
@@ -196,14 +194,14 @@ def _end(entry: Entry, ask: End, now: Instant, shards: int) -> Change | None:
     if moved.ended:
         kind = "terminated" if ask.terminate else "cancelled"
         error = run_pb2.RunError(kind=kind, message=ask.reason)
-        return _ended_in_line(entry, moved, error, ask, shards)
+        return _ended_in_line(entry, moved, error, ask)
     cancel = records.cancel_record(ask.reason, now, terminate=ask.terminate)
     value, record = records.move_record(entry.record, moved, cancel)
     txn = records.move_txn(entry.key, entry.revision, value)
     return Change(Kind.STAY, txn, entry=entry, run=moved, record=record, value=value, ask=ask)
 
 
-def _time_up(entry: Entry, ask: TimeUp, now: Instant, shards: int) -> Change | None:
+def _time_up(entry: Entry, ask: TimeUp, now: Instant) -> Change | None:
     run = entry.run
     event = overdue(run, now)
     if event is None:
@@ -215,17 +213,15 @@ def _time_up(entry: Entry, ask: TimeUp, now: Instant, shards: int) -> Change | N
             if event is RunEvent.EXPIRE
             else run_pb2.RunError(kind="deadline", message="the run's deadline had passed")
         )
-        return _ended_in_line(entry, moved, error, ask, shards)
+        return _ended_in_line(entry, moved, error, ask)
     value, record = records.move_record(entry.record, moved)
     txn = records.move_txn(entry.key, entry.revision, value)
     return Change(Kind.STAY, txn, entry=entry, run=moved, record=record, value=value, ask=ask)
 
 
-def _ended_in_line(
-    entry: Entry, run: Run, error: run_pb2.RunError, ask: Ask, shards: int
-) -> Change:
+def _ended_in_line(entry: Entry, run: Run, error: run_pb2.RunError, ask: Ask) -> Change:
     value, record = records.end_waiting_record(entry.record, run, error)
-    txn = records.end_txn(entry.key, entry.revision, value, record.origin, run, shards=shards)
+    txn = records.end_txn(entry.key, entry.revision, value, record.origin, run)
     return Change(Kind.END, txn, entry=entry, run=run, record=record, value=value, ask=ask)
 
 

@@ -73,7 +73,6 @@ class Machine:
         """The lease is about to be given back: nothing new is decided."""
         self._shard = shard
         self._ended = ended
-        self._shards = coordinator_shards
         self._hold_until = 0
         self._asked_at = 0  # boot time at which what was asked was looked at last
 
@@ -151,7 +150,7 @@ class Machine:
         while todo:
             _, entry = todo.popitem(last=False)
             while entry.asks and not entry.busy:
-                change = changes.judge(entry, entry.asks.pop(0), now.mesh, self._shards)
+                change = changes.judge(entry, entry.asks.pop(0), now.mesh)
                 if change is not None:
                     entry.busy = True
                     self.table.line.leave(entry)

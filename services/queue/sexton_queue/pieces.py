@@ -62,6 +62,7 @@ class Template:
         "requirement",
         "run_keys",
         "run_names",
+        "shard",
         "state_key",
         "summary",
         "uid",
@@ -75,7 +76,9 @@ class Template:
         self.priority = template.priority
         self.policy = policy
         self.requirement = _requirement_of(template)
-        self.state_key = keys.state_key(keys.shard_of(uid, shards), uid)
+        self.shard = keys.shard_of(uid, shards)
+        """Of the job's coordinator."""
+        self.state_key = keys.state_key(self.shard, uid)
         self.run_keys = keys.run_key(namespace, job, uid, "")
         self.run_names = f"namespaces/{namespace}/jobs/{job}/runs/"
         assignment = worker_pb2.Assignment(task=template.task, job_uid=uid)

@@ -8,13 +8,15 @@ it. Times are mesh time in nanoseconds.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from sexton.internal.v1 import records_pb2 as pb
 from sexton.v1 import run_pb2
 from sexton_core.instants import MILLISECOND, Instant
 from sexton_core.runs import STATES as RULES
-from sexton_core.runs import Run
+from sexton_core.runs import Run, RunPolicy
+from sexton_core.words import RunState
 from sexton_queue.pieces import Origin, Record
 from sexton_records import keys
 from sexton_records.runs import MAX_ATTEMPTS_SHOWN, STATES, owner_part
@@ -46,17 +48,15 @@ class AttemptEnd(NamedTuple):
 
 def assign_record(record: Record, run: Run, worker: str, now: Instant) -> tuple[bytes, Record]:
     """Writes the record of a run that is given to a session; gives it in pieces, too."""
-    origin, past = record.origin, record.past
+    origin, past, not_before = record.origin, record.past, run.not_before
+    if run.attempts == 1 and not_before == origin.not_before_ns and record.cancel is None:
+        written, live = _first_attempt(run.session, worker, now)
+        return origin.value + written, _make(Record, (origin, not_before, past, live, None))
     part = owner_part(run, origin.not_before_ns)
-    live = part.attempts.add()
-    live.number = run.attempts
-    live.session = run.session
-    live.worker = worker
-    live.state = run_pb2.ATTEMPT_STATE_ASSIGNED
-    live.assign_time_ns = now
+    live = _assigned(part, run, worker, now)
     if len(past) >= MAX_ATTEMPTS_SHOWN:
         past = past[:1] + past[2:]
-    return _join(record, past, part), Record(origin, run.not_before, past, live, record.cancel)
+    return _join(record, past, part), Record(origin, not_before, past, live, record.cancel)
 
 
 def end_attempt_record(
@@ -134,21 +134,19 @@ def move_txn(key: bytes, revision: int, value: bytes) -> Txn:
     return Txn((_unchanged(key, revision),), (Put(key, value),), use_reserve=True)
 
 
-def end_txn(
-    key: bytes, revision: int, value: bytes, origin: Origin, run: Run, *, shards: int
-) -> Txn:
+def end_txn(key: bytes, revision: int, value: bytes, origin: Origin, run: Run) -> Txn:
     """Ends a run: out of the line, into the job's history and the lists by time."""
     assert run.ended_at is not None, "an ended run has an end"
-    uid = origin.template.uid
+    template = origin.template
+    uid = template.uid
     entry = pb.EndedRecord()
     entry.state = STATES[run.state]
     entry.nominal_ns = origin.nominal_ns
-    summary = origin.template.summary + entry.SerializeToString()
-    shard = keys.shard_of(uid, shards)
+    summary = template.summary + entry.SerializeToString()
     writes: tuple[Op, ...] = (
         _make(Delete, (key,)),
         _make(Put, (origin.run_key, value)),
-        _make(Put, (keys.ended_key(shard, run.ended_at, uid, origin.run_id), summary)),
+        _make(Put, (keys.ended_key(template.shard, run.ended_at, uid, origin.run_id), summary)),
     )
     if RULES[run.state].dead_letter:
         queue_shard = keys.parse_handle_key(key).shard
@@ -172,6 +170,29 @@ def job_of(state: bytes) -> tuple[str, str]:
     """Returns namespace and name of the job whose `state/` this is."""
     record = pb.StateRecord.FromString(state)
     return record.namespace, record.job
+
+
+@lru_cache(maxsize=256)
+def _first_attempt(session: str, worker: str, now: Instant) -> tuple[bytes, pb.AttemptRecord]:
+    """Writes what an owner has to say of a run's first attempt.
+
+    That is the same for all that go to one session at one instant, usually many.
+    """
+    run = Run("", RunPolicy(), 0, 0, 0, RunState.RUNNING, attempts=1, session=session)
+    part = owner_part(run, 0)
+    live = _assigned(part, run, worker, now)
+    return part.SerializeToString(), live
+
+
+def _assigned(part: RunRecord, run: Run, worker: str, now: Instant) -> pb.AttemptRecord:
+    """Writes an attempt that begins behind those that a part of a record has."""
+    live = part.attempts.add()
+    live.number = run.attempts
+    live.session = run.session
+    live.worker = worker
+    live.state = run_pb2.ATTEMPT_STATE_ASSIGNED
+    live.assign_time_ns = now
+    return live
 
 
 def _end_attempt(

@@ -93,3 +93,27 @@ def test_whatever_a_newer_leader_writes_stays_in_the_record() -> None:
         assert b"\xfa\x3f\x01x" in written
         record, run = RecordReader(1).read(written, 10)
         run = apply(run, RunEvent.LOSE, T + SECOND)
+
+
+def test_runs_that_are_handed_out_together_are_written_alike_and_end_each_by_itself() -> None:
+    reader, now, ends = RecordReader(1), T + SECOND, []
+    for number, session in enumerate(("one", "one", "two")):
+        record, run = reader.read(waiting(number).value, 9)
+        taken = assign(run, session, now)
+        value, held = records.assign_record(record, taken, "anna", now)
+        written = pb.RunRecord.FromString(value)
+        assert (written.session, written.deliveries, written.not_before_ns) == (
+            session,
+            1,
+            run.not_before,
+        )
+        (live,) = written.attempts
+        assert (live.number, live.session, live.worker) == (1, session, "anna")
+        assert live.assign_time_ns == now
+        running = assigned(taken, 100 + number)
+        done = apply(running, RunEvent.SUCCEED, now + number)
+        value, _ = records.end_attempt_record(held, done, running.token, SUCCEEDED, now + number)
+        ends.append(pb.RunRecord.FromString(value))
+    assert [len(end.attempts) for end in ends] == [1, 1, 1]
+    assert [end.attempts[0].token for end in ends] == [100, 101, 102]
+    assert [end.attempts[0].end_time_ns - now for end in ends] == [0, 1, 2]

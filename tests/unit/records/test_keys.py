@@ -22,6 +22,7 @@ def test_a_handle_key_reads_as_documented() -> None:
         b"abcdefghijklmnopqrstuvwx/t20261129T030000Z-abcdefgh"
     )
     assert keys.parse_handle_key(key) == (7, "reports", 5, 1_000, UID, RUN)
+    assert keys.run_id_of(key) == RUN
 
 
 @given(HANDLES, HANDLES)

@@ -204,7 +204,7 @@ class _Link:
             raise Unavailable("the owner of the queues ended the stream")
         self._counters.settled += len(response.settled)
         for run in response.settled:
-            self._settled(run.job_uid, keys.parse_handle_key(run.handle).run_id)
+            self._settled(run.job_uid, keys.run_id_of(run.handle))
 
     async def _replaced(self, owner: Holder) -> None:
         """Returns once somebody else, or nobody, owns the shard."""
