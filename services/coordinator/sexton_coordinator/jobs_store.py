@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple, TypeAlias
 
 from google.protobuf.message import DecodeError
@@ -306,6 +307,9 @@ class JobReader:
         return self._templates.decode(spec, number, identity)
 
 
+_NO_VERSIONS: Final[frozenset[int]] = frozenset()
+
+
 class _Draft:
     """A job whose parts are being read."""
 
@@ -328,21 +332,21 @@ class _Draft:
         self.shard = shard
         self.state_kv = kv
         self.state: pb.StateRecord | None = None
-        self.name = JobName(ref.namespace, ref.job, ref.uid, shard)
         self.record: pb.JobRecord | None = None
         self.job_revision = 0
         self.buffered: list[Buffered] = []
         self.former: dict[int, pb.VersionRecord] = {}
         self.needed: frozenset[int] = frozenset()
         self.why = ""
-        if not kv.create_revision:
-            return
-        try:
-            self.state = pb.StateRecord.FromString(kv.value)
-        except DecodeError as error:
-            self.why = f"its state: {error}"
-            return
-        self.name = JobName(self.state.namespace, self.state.job, ref.uid, shard)
+        namespace, job = ref.namespace, ref.job
+        if kv.create_revision:
+            try:
+                self.state = pb.StateRecord.FromString(kv.value)
+            except DecodeError as error:
+                self.why = f"its state: {error}"
+            else:
+                namespace, job = self.state.namespace, self.state.job
+        self.name = JobName(namespace, job, ref.uid, shard)
 
     def take_definition(self, kv: KeyValue) -> None:
         """Takes the definition, if it is this incarnation's."""
@@ -370,11 +374,14 @@ class _Draft:
         except DecodeError as error:
             self.why = f"version {version}: {error}"
 
-    def former_versions(self) -> set[int]:
+    def former_versions(self) -> AbstractSet[int]:
         """Returns the versions before the current one that something undecided still needs."""
         if self.record is None or self.state is None:
-            return set()
-        named = {rule.version for rule in self.state.rules}
+            return _NO_VERSIONS
+        rules = self.state.rules
+        if not self.buffered and len(rules) == 1 and rules[0].version == self.record.version:
+            return _NO_VERSIONS  # as of most jobs
+        named = {rule.version for rule in rules}
         named |= {start.version for start in self.buffered}
         return named - {self.record.version}
 
