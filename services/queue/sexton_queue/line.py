@@ -14,7 +14,7 @@ the page.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import count
@@ -109,6 +109,8 @@ class Line:
         """Queues whose runs are not assigned, with the reason."""
         self.ready: dict[bytes, Entry] = {}
         """Ready runs in memory, of all queues."""
+        self.early: dict[bytes, Entry] = {}
+        """Delayed runs in memory that may be handed out before their time, of all queues."""
         self._shard = shard
         self._window = window
         self._max_delayed = max_delayed
@@ -122,8 +124,7 @@ class Line:
         self._waking: list[tuple[Instant, int, Entry]] = []
         self._nearing: list[tuple[Instant, int, Entry]] = []
         """Delayed runs by when they may be handed out, where that is before their time."""
-        self._near: defaultdict[str, dict[str, list[tuple[bytes, int, Entry]]]] = defaultdict(dict)
-        """Those that may be now, by queue and requirement, the first in line first."""
+        self._near: dict[str, dict[str, list[bytes]]] = {}
         self._rescans: list[tuple[Instant, bytes, Lane]] = []
 
     # Coming and going
@@ -163,8 +164,7 @@ class Line:
         if entry.place is Place.READY:
             self._unready(self._lanes[entry.queue, entry.priority], entry)
         elif entry.place is Place.DELAYED:
-            del self._lanes[entry.queue, entry.priority].delayed[entry.key]
-            entry.place = Place.NOWHERE
+            self._undelay(self._lanes[entry.queue, entry.priority], entry)
 
     def wake(self, now: Instant) -> None:
         """Makes ready what was delayed until now, and has lanes read whose forgotten runs wake."""
@@ -172,7 +172,7 @@ class Line:
             not_before, _, entry = heappop(self._waking)
             if entry.place is Place.DELAYED and entry.run.not_before == not_before:
                 lane = self._lanes[entry.queue, entry.priority]
-                del lane.delayed[entry.key]
+                self._undelay(lane, entry)
                 self._ready(lane, entry)
         if self._nearing and self._nearing[0][0] + GATHER_NS <= now:
             self._draw_near(now)
@@ -189,11 +189,6 @@ class Line:
 
     # Handing out
 
-    @property
-    def has_early(self) -> bool:
-        """Tells whether a run may be handed out before its time."""
-        return any(self._near.values())
-
     def pick(self, queue: str, offers: Collection[str]) -> Entry | None:
         """Gives the first ready run of a queue that `offers` allows for; None: there is none now.
 
@@ -201,33 +196,16 @@ class Line:
         """
         if queue in self.paused or self.is_full(queue):
             return None
-        best: Entry | None = None
-        for requirement, keys in self._heads.get(queue, {}).items():
-            if requirement not in offers:
-                continue
-            entry = self._first(keys)
-            if entry is not None and (best is None or entry.key < best.key):
-                best = entry
-        return best
+        return _foremost(self._heads.get(queue, {}), self.ready, offers)
 
     def pick_early(self, queue: str, offers: Collection[str]) -> Entry | None:
         """Gives the first run of a queue that may be handed out before its time, if any.
 
         Of a queue whose assigned runs are bounded none is: it would keep others out meanwhile.
         """
-        near = self._near.get(queue)
-        if not near or queue in self.paused or queue in self.max_running:
+        if queue in self.paused or queue in self.max_running:
             return None
-        best: tuple[bytes, int, Entry] | None = None
-        for requirement in [requirement for requirement in near if requirement in offers]:
-            heads = near[requirement]
-            while heads and heads[0][2].place is not Place.DELAYED:
-                heappop(heads)
-            if not heads:
-                del near[requirement]
-            elif best is None or heads[0] < best:
-                best = heads[0]
-        return None if best is None else best[2]
+        return _foremost(self._near.get(queue, {}), self.early, offers)
 
     def is_full(self, queue: str) -> bool:
         """Tells whether as many runs of a queue are assigned as may be."""
@@ -309,12 +287,9 @@ class Line:
         entry.ready_since = entry.ready_since or max(entry.run.not_before, entry.run.due)
         lane.ready[entry.key] = self.ready[entry.key] = entry
         lane.wanted[entry.requirement] += 1
-        heads = self._heads.setdefault(entry.queue, {}).setdefault(entry.requirement, [])
-        heappush(heads, entry.key)
+        _put(entry, self._heads, self.ready)
         if len(lane.ready) > 2 * self._window:
             self._shorten(lane)
-        if len(heads) > _SLACK + 4 * len(self.ready):  # most of them have left by another door
-            heads[:] = sorted({key for key in heads if key in self.ready})
 
     def _unready(self, lane: Lane, entry: Entry) -> None:
         del lane.ready[entry.key], self.ready[entry.key]
@@ -323,13 +298,10 @@ class Line:
             del lane.wanted[entry.requirement]
         entry.place = Place.NOWHERE
 
-    def _first(self, heads: list[bytes]) -> Entry | None:
-        while heads:
-            entry = self.ready.get(heads[0])
-            if entry is not None:
-                return entry
-            heappop(heads)
-        return None
+    def _undelay(self, lane: Lane, entry: Entry) -> None:
+        del lane.delayed[entry.key]
+        self.early.pop(entry.key, None)
+        entry.place = Place.NOWHERE
 
     def _delay(self, lane: Lane, entry: Entry) -> None:
         entry.place = Place.DELAYED
@@ -342,8 +314,7 @@ class Line:
         if len(lane.delayed) > 2 * self._max_delayed:
             ordered = sorted(lane.delayed.values(), key=lambda one: one.run.not_before)
             for far in ordered[self._max_delayed :]:
-                del lane.delayed[far.key]
-                far.place = Place.NOWHERE
+                self._undelay(lane, far)
                 self._dropped(far)
             wakes = ordered[self._max_delayed].run.not_before
             if wakes < lane.rescan_at:
@@ -355,10 +326,11 @@ class Line:
     def _draw_near(self, now: Instant) -> None:
         """Lets be handed out what may be by now."""
         while self._nearing and self._nearing[0][0] <= now:
-            _, order, entry = heappop(self._nearing)
-            if entry.place is Place.DELAYED:
-                heads = self._near[entry.queue].setdefault(entry.requirement, [])
-                heappush(heads, (entry.key, order, entry))
+            entry = heappop(self._nearing)[2]
+            mature = entry.run.assignable_at <= now and not entry.too_early
+            if entry.place is Place.DELAYED and mature:
+                self.early[entry.key] = entry
+                _put(entry, self._near, self.early)
 
     def _make_room(self, lane: Lane) -> None:
         useful = sum(
@@ -409,3 +381,26 @@ class Line:
         for lane in self.lanes_of(queue):
             if requirement in lane.passed:
                 lane.begin_anew()
+
+
+def _put(entry: Entry, heads: dict[str, dict[str, list[bytes]]], which: Collection[bytes]) -> None:
+    """Notes a run by its queue and what it requires; `which`: the keys of those that count."""
+    keys = heads.setdefault(entry.queue, {}).setdefault(entry.requirement, [])
+    heappush(keys, entry.key)
+    if len(keys) > _SLACK + 4 * len(which):  # most of them have left by another door
+        keys[:] = sorted({key for key in keys if key in which})
+
+
+def _foremost(
+    heads: Mapping[str, list[bytes]], runs: Mapping[bytes, Entry], offers: Collection[str]
+) -> Entry | None:
+    """Gives the first of the runs of a queue that `offers` allows for."""
+    best: Entry | None = None
+    for requirement, keys in heads.items():
+        if requirement not in offers:
+            continue
+        while keys and keys[0] not in runs:
+            heappop(keys)
+        if keys and (best is None or keys[0] < best.key):
+            best = runs[keys[0]]
+    return best

@@ -230,7 +230,7 @@ class Roster:
         line = self.table.line
         if line.ready:
             yield from self._in_turn(line.pick, early=False)
-        if line.has_early:
+        if line.early:
             yield from self._in_turn(line.pick_early, early=True)
 
     def _in_turn(self, pick: Pick, *, early: bool) -> Iterator[tuple[Session, Entry]]:

@@ -292,3 +292,22 @@ class Hand:
     def _live(self) -> bool:
         session = self.shop.machine.sessions.by_id.get(self.session)
         return session is not None and session.stream is self.stream and session.greeting is None
+
+
+def shop_with(*runs: KeyValue) -> Shop:
+    shop = Shop()
+    for run in runs:
+        shop.put(run.key, run.value)
+    shop.take_over()
+    return shop
+
+
+def at_work(shop: Shop, name: str = "one", *, slots: int = 4) -> Hand:
+    """A worker that has been welcomed and has got what there is."""
+    hand = Hand(shop, name, slots=slots)
+    hand.hello()
+    shop.pump()
+    hand.read()
+    shop.pump()
+    hand.read()
+    return hand
