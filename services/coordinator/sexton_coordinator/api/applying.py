@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -125,7 +126,7 @@ class Applier:
                 # A file of new jobs goes on with new ones: one that is there is found out about
                 # by its commit, which is refused.
                 unread = bool(before) and work.comparer is None and all(e.uid for e in before)
-                await self._prepare(batch, work, unread=unread)
+                await self._prepare(batch, work, unread=unread, wait=False)
                 commit = None
                 if not work.request.validate_only:
                     commit = asyncio.create_task(self._commit(batch, work))
@@ -147,8 +148,13 @@ class Applier:
 
     # Reading and computing --------------------------------------------------------------------
 
-    async def _prepare(self, batch: Sequence[Entry], work: _Work, *, unread: bool = False) -> None:
-        """Reads a batch and computes what is to be written; `unread`: as if nothing stood there."""
+    async def _prepare(
+        self, batch: Sequence[Entry], work: _Work, *, unread: bool = False, wait: bool = True
+    ) -> None:
+        """Reads a batch and computes what is to be written.
+
+        `unread`: as if nothing stood there; `wait`: for starts that are written and not due.
+        """
         kvs = () if unread else await get_all(self._mesh.store, [entry.key for entry in batch])
         standing = [
             _Standing(entry, kv, records.JobRecord.FromString(kv.value))
@@ -156,7 +162,8 @@ class Applier:
             if kv.create_revision
         ]
         same = await self._tell_same([each for each in standing if _is_same(each, work)])
-        loaded = await self._load([each for each in standing if each.entry.key not in same])
+        others = [each for each in standing if each.entry.key not in same]
+        loaded = await self._load(others, wait=wait)
         for number, entry in enumerate(batch):
             if number % YIELD_EVERY == 0:
                 await asyncio.sleep(0)
@@ -202,7 +209,9 @@ class Applier:
             told.add(entry.key)
         return told
 
-    async def _load(self, standing: Sequence[_Standing]) -> Mapping[bytes, LoadedJob]:
+    async def _load(
+        self, standing: Sequence[_Standing], *, wait: bool
+    ) -> Mapping[bytes, LoadedJob]:
         """Reads jobs that are to be changed, by key; those that are gone meanwhile are left out.
 
         Raises:
@@ -211,8 +220,8 @@ class Applier:
         """
         refs = [JobRef(each.record.uid, *each.entry.name[:2]) for each in standing]
         found: dict[bytes, LoadedJob] = {}
-        changer = self._editor.changer
-        jobs = await changer.between_starts(refs, self._mesh.jobs.load, handles_of)
+        changer, read = self._editor.changer, self._mesh.jobs.load
+        jobs = await (changer.between_starts(refs, read, handles_of) if wait else read(refs))
         for each, job in zip(standing, jobs, strict=True):
             if isinstance(job, UnreadableJob):
                 await changer.load(each.entry.name)  # raises, saying why
@@ -271,8 +280,7 @@ class Applier:
                 return
             await self._prepare(left, work)
             left = await self._commit_once(left, together=False)
-        for entry in left:
-            await self._apply_alone(entry, work)
+        await self._editor.changer.each(partial(self._apply_alone, work), left)
 
     async def _commit_once(self, batch: Sequence[Entry], *, together: bool) -> list[Entry]:
         """Commits what is to be written; gives what was not.
@@ -295,7 +303,7 @@ class Applier:
                     entry.etag = str(result.revision)
         return left
 
-    async def _apply_alone(self, entry: Entry, work: _Work) -> None:
+    async def _apply_alone(self, work: _Work, entry: Entry) -> None:
         """Applies a job whose commit met another change."""
 
         async def compute() -> Plan[str] | Done[str]:

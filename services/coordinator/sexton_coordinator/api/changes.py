@@ -34,7 +34,9 @@ _RESOLVE_S: Final = 10.0
 """How long what became of a commit is asked for; `not_after` decides it within a second or two."""
 
 _MOST_WAITS: Final = 4
-"""Times that a change waits for starts that are written: one is enough for one job."""
+"""Times that a change of one job waits for a start that is written: one is enough."""
+_AT_ONCE: Final = 50
+"""Jobs that are changed at once, each on its own: they mostly wait."""
 
 _MAX_RANGES: Final = 80
 """Decisions in one commit: a transaction has at most 100 operations."""
@@ -162,27 +164,44 @@ class Changer:
 
         A change before that time would take effect after it (`sexton_core.policy.ahead`); the
         store refuses it (`after_starts`). A replica whose estimate is half a second behind mesh
-        time sees no time between two starts of a second, and goes on as if there were.
+        time sees no time between two starts of a second, and goes on as if there were. Of several
+        jobs there may be no time at which no start is written: they are waited for once, and those
+        of which one is written again are refused.
 
         Args:
             wanted: what names the jobs.
-            read: reads some of them.
+            read: reads them.
             handles: gives the not-before times of a job's live runs.
 
         """
         mesh = self._mesh
         found = list(await read(wanted))
-        left = list(range(len(found)))
-        for _ in range(_MOST_WAITS):
+        for _ in range(_MOST_WAITS if len(wanted) == 1 else 1):
             now = mesh.now()
-            due = {at: until for at in left if (until := ahead_until(handles(found[at]), now))}
+            due = [until for one in found if (until := ahead_until(handles(one), now))]
             if not due:
                 break
-            await asyncio.sleep(min(max(due.values()) - now, AHEAD_NS) / SECOND)
-            left = list(due)
-            for at, one in zip(left, await read([wanted[at] for at in left]), strict=True):
-                found[at] = one
+            await asyncio.sleep(min(max(due) - now, AHEAD_NS) / SECOND)
+            found = list(await read(wanted))
         return found
+
+    async def each(
+        self, change: Callable[[Wanted], Awaitable[Answer]], wanted: Sequence[Wanted]
+    ) -> list[Answer]:
+        """Changes jobs on their own, several at once; the first error ends all."""
+        several = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(job: Wanted) -> Answer:
+            async with several:
+                return await change(job)
+
+        tasks = [asyncio.create_task(one(job)) for job in wanted]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def new_record(self, before: records.JobRecord) -> records.JobRecord:
         """Returns a copy of a job's record to be changed, with a mark of its own."""

@@ -107,7 +107,7 @@ class Pruner:
         return answers
 
     async def _delete(self, wanted: Wanted, part: Sequence[KeyValue]) -> list[bool]:
-        """Deletes some jobs in one commit, those that changed meanwhile one by one."""
+        """Deletes some jobs in one commit, those that changed meanwhile each on its own."""
         mesh = self._mesh
         names = [
             mesh.jobs.name_of(
@@ -122,10 +122,13 @@ class Pruner:
             for name, kv, state in zip(names, part, states, strict=True)
         ]
         results = await self._editor.changer.commit_all([(each.txn, each.proof) for each in plans])
-        return [
-            result.outcome is Outcome.COMMITTED or await self._delete_alone(wanted, kv)
-            for kv, result in zip(part, results, strict=True)
-        ]
+        gone = [result.outcome is Outcome.COMMITTED for result in results]
+        left = [at for at, went in enumerate(gone) if not went]
+        alone = partial(self._delete_alone, wanted)
+        went_too = await self._editor.changer.each(alone, [part[at] for at in left])
+        for at, went in zip(left, went_too, strict=True):
+            gone[at] = went
+        return gone
 
     async def _delete_alone(self, wanted: Wanted, kv: KeyValue) -> bool:
         """Deletes a job whose commit met a change, if it is still to go; tells whether it went."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -20,6 +20,16 @@ Change = Callable[[World], Awaitable[Any]]
 
 def spec(command: str, seconds: int = 10) -> job_pb2.JobSpec:
     return job_pb2.JobSpec(task=shell(command), schedules=every(seconds))
+
+
+def spread(names: Sequence[str], command: str) -> api.ApplyJobsRequest:
+    """Jobs of every second, each at a moment of its own."""
+    one = job_pb2.JobSpec(
+        task=shell(command), schedules=every(1), overlap=job_pb2.OVERLAP_POLICY_ALLOW_ALL
+    )
+    one.schedules[0].jitter.FromMilliseconds(900)
+    jobs = [job_pb2.Job(name=name, spec=one) for name in names]
+    return api.ApplyJobsRequest(jobs=jobs, source=SOURCE)
 
 
 async def update(world: World) -> Any:
@@ -85,39 +95,53 @@ def test_a_change_of_what_is_not_due_soon_waits_for_nothing() -> None:
 
 def test_many_jobs_that_are_due_each_second_are_applied_anew_in_a_moment() -> None:
     async def scenario(world: World) -> None:
-        count = 40
-
-        def request(command: str) -> api.ApplyJobsRequest:
-            spread = [
-                job_pb2.JobSpec(
-                    task=shell(command),
-                    schedules=every(1),
-                    overlap=job_pb2.OVERLAP_POLICY_ALLOW_ALL,
-                )
-                for _ in range(count)
-            ]
-            for one in spread:
-                one.schedules[0].jitter.FromMilliseconds(900)
-            jobs = [
-                job_pb2.Job(name=f"{NS}/jobs/j{number}", spec=one)
-                for number, one in enumerate(spread)
-            ]
-            return api.ApplyJobsRequest(jobs=jobs)
-
-        await world.jobs_api.ApplyJobs(request("old"))
+        names = [f"{NS}/jobs/j{number}" for number in range(200)]
+        await world.jobs_api.ApplyJobs(spread(names, "old"))
         await asyncio.sleep(5.3)
         since = world.mesh_now()
-        answer = await world.jobs_api.ApplyJobs(request("new"))
-        assert world.mesh_now() - since < 3 * S
+        answer = await world.jobs_api.ApplyJobs(spread(names, "new"))
+        assert world.mesh_now() - since < 2 * S
         assert {one.job.version for one in answer.jobs} == {2}
         applied = world.mesh_now()
         await asyncio.sleep(3)
-        for number in range(count):
-            job = await world.get(f"{NS}/jobs/j{number}")
-            name = world.jobs.name_of("default", f"j{number}", job.uid)
+        for resource in names[:40]:
+            job = await world.get(resource)
+            name = world.jobs.name_of("default", resource.rpartition("/")[2], job.uid)
             runs = await world.runs(name)
             assert all(r.template.version == 2 for r in runs if r.create_time_ns > applied)
             await world.assert_tiled(name)
+
+    story(scenario, lasts_s=0.1)
+
+
+def test_many_jobs_that_are_due_each_second_are_pruned_in_a_moment() -> None:
+    async def scenario(world: World) -> None:
+        names = [f"{NS}/jobs/j{number}" for number in range(200)]
+        await world.jobs_api.ApplyJobs(spread(names, "old"))
+        await asyncio.sleep(5.3)
+        since = world.mesh_now()
+        request = spread(names[:100], "old")
+        request.prune = True
+        answer = await world.jobs_api.ApplyJobs(request)
+        assert world.mesh_now() - since < 2 * S
+        pruned = [job for job in answer.jobs if job.change == api.AppliedJob.CHANGE_PRUNED]
+        assert len(pruned) == 100
+
+    story(scenario, lasts_s=0.1)
+
+
+@pytest.mark.parametrize("validate_only", [True, False])
+def test_what_is_not_changed_waits_for_no_start(*, validate_only: bool) -> None:
+    async def scenario(world: World) -> None:
+        start = await world.boundary(10)
+        jobs = [job_pb2.Job(name=JOB, spec=spec("old"))]
+        await world.jobs_api.ApplyJobs(api.ApplyJobsRequest(jobs=jobs, source=SOURCE))
+        await world.until(start - S // 5)
+        if validate_only:
+            jobs[0].spec.CopyFrom(spec("new"))
+        request = api.ApplyJobsRequest(jobs=jobs, source=SOURCE, validate_only=validate_only)
+        await world.jobs_api.ApplyJobs(request)
+        assert world.mesh_now() < start - S // 10
 
     story(scenario, lasts_s=0.1)
 
