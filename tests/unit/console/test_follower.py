@@ -13,8 +13,10 @@ from unit.coordinator.api.world import World, story
 from sexton import errors
 from sexton.v1 import run_pb2
 from sexton.v1 import scheduler_pb2 as api
-from sexton_console.mesh.follower import Follower
+from sexton_console.mesh.follower import Follower, seen_of
+from sexton_console.mesh.numbers import Numbers
 from sexton_console.mesh.takeovers import LeaderWatch
+from sexton_console.web.pages.job import run_row
 
 T0 = 1_800_000_000
 
@@ -84,6 +86,28 @@ async def test_a_mesh_that_is_too_fast_is_read_in_part_and_estimated() -> None:
     counted = sum(minute.done for minute in follower.numbers.minutes(mesh.end_s)[-2:])
     # 2,000 a second; the first look saw 3,000 of the past, the second stands for twelve seconds.
     assert 25_000 < counted < 30_000
+
+
+@pytest.mark.parametrize(("ended_ms", "took_s"), [(30, 0.03), (-100, 0)])
+def test_a_run_takes_no_time_while_a_worker_keeps_it(ended_ms: int, took_s: float) -> None:
+    def at(milliseconds: int) -> Timestamp:
+        stamp = Timestamp()
+        stamp.FromMilliseconds(T0 * 1_000 + milliseconds)
+        return stamp
+
+    run = run_pb2.Run(
+        name="namespaces/default/jobs/j/runs/r",
+        state=run_pb2.RUN_STATE_SUCCEEDED,
+        due_time=at(0),
+        end_time=at(ended_ms),
+        attempts=[run_pb2.Attempt(number=1, assign_time=at(-200), worker="one")],
+    )
+    row = run_row(run)
+    assert (row.late_s, row.took_s) == (0, pytest.approx(took_s))
+    numbers = Numbers()
+    numbers.add(seen_of(run))
+    (outcome,) = numbers.outcomes("default/j")
+    assert (outcome.late_s, outcome.took_s) == (0, pytest.approx(took_s, abs=1e-5))
 
 
 @pytest.mark.parametrize(

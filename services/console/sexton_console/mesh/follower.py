@@ -128,12 +128,14 @@ def seen_of(run: run_pb2.Run, weight: float = 1.0) -> Seen:
     started = next(
         (a.assign_time for a in run.attempts if attempt_state(a.state) != "returned"), None
     )
+    due_ns = run.due_time.ToNanoseconds()
     return Seen(
         job=f"{namespace}/{job}",
         run=run_id,
         state=state,
-        due_s=run.due_time.ToNanoseconds() / 1e9,
-        started_s=0.0 if started is None else started.ToNanoseconds() / 1e9,
+        due_s=due_ns / 1e9,
+        # What is handed out before its time is kept until then.
+        started_s=0.0 if started is None else max(started.ToNanoseconds(), due_ns) / 1e9,
         ended_s=run.end_time.ToNanoseconds() / 1e9,
         kind=run.error.kind if state in FAILED else "",
         message=run.error.message if state in FAILED else "",

@@ -187,7 +187,7 @@ class Numbers:
 
     def _remember(self, seen: Seen, late_s: float) -> None:
         outcomes = self._jobs.setdefault(seen.job, deque(maxlen=OUTCOMES_PER_JOB))
-        took_s = seen.ended_s - (seen.started_s or seen.ended_s)
+        took_s = max(0.0, seen.ended_s - (seen.started_s or seen.ended_s))
         outcome = Outcome(seen.run, seen.state, seen.ended_s, took_s, late_s)
         outcomes.append(outcome)
         if len(outcomes) > 1 and outcomes[-2].ended_s > outcome.ended_s:

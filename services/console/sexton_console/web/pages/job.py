@@ -53,14 +53,17 @@ class RunRow(NamedTuple):
 
     @property
     def took_s(self) -> float | None:
-        """Gives the time from its first assignment to its end."""
-        return (self.ended - self.started) / 1e9 if self.started and self.ended else None
+        """Gives the time from its first assignment, or from when it was due, to its end."""
+        took = max(0, self.ended - self.started) / 1e9
+        return took if self.started and self.ended else None
 
 
 def run_row(run: run_pb2.Run) -> RunRow:
     """Gives what is listed of a run."""
     namespace, job, run_id = run_parts(run.name)
-    first = run.attempts[0].assign_time.ToNanoseconds() if run.attempts else 0
+    due = run.due_time.ToNanoseconds()
+    # What is handed out before its time is kept until then.
+    first = max(run.attempts[0].assign_time.ToNanoseconds(), due) if run.attempts else 0
     error = ": ".join(filter(None, (run.error.kind, run.error.message)))
     return RunRow(
         namespace=namespace,
@@ -68,7 +71,7 @@ def run_row(run: run_pb2.Run) -> RunRow:
         run=run_id,
         state=run_state(run.state),
         nominal=run.nominal_time.ToNanoseconds(),
-        due=run.due_time.ToNanoseconds(),
+        due=due,
         started=first,
         ended=run.end_time.ToNanoseconds() if run.HasField("end_time") else 0,
         attempts=run.attempts[-1].number if run.attempts else 0,
