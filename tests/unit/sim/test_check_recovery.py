@@ -9,11 +9,14 @@ from unit.sim.test_check import S, Story
 
 from sexton.internal.v1 import records_pb2 as pb
 from sexton.v1 import run_pb2
+from sexton_records import keys
 from sexton_runtime.kv.types import Delete, Put
 from sexton_sim.check.executions import ExecutionRules, Times
 from sexton_sim.check.faults import Faults
 from sexton_sim.check.healing import HealingRules
+from sexton_sim.check.lateness import LatenessRules
 from sexton_sim.check.losses import LossRules
+from sexton_sim.check.records import Changed, MeshCommit
 from sexton_sim.check.settling import Attempt, Moment, Run
 from sexton_sim.check.takeovers import TakeoverRules
 from sexton_sim.check.verdict import Verdict
@@ -242,6 +245,32 @@ def test_after_sigterm_the_successor_has_the_lease_within_a_second(
 @pytest.mark.parametrize(("also", "judged"), [("worker-0", 1), ("coordinator-0", 0), ("store", 0)])
 def test_who_is_stopped_beside_others_that_matter_is_not_judged(also: str, judged: int) -> None:
     assert lead((1, 12), (12.1, None), stop=10, also=also).checked["L7"] == judged
+
+
+# Starts: L1
+
+
+@pytest.mark.parametrize(("written", "late_s"), [(39.6, 0), (40.2, 0.2)])
+def test_a_start_that_is_written_before_it_is_due_is_not_late(
+    written: float, late_s: float
+) -> None:
+    told = Told()
+    rules = LatenessRules(told.faults, told.verdict, TIMES, since_ns=0, until_ns=100 * S)
+    state = b"state/000/" + b"u" * 24
+    run = pb.RunRecord(
+        template=pb.RunTemplate(job_uid="u" * 24),
+        origin=run_pb2.RUN_ORIGIN_SCHEDULE,
+        reason="on_time",
+        due_ns=40 * S,
+    )
+    for at, made in ((10.0, None), (written, run)):
+        changes = {keys.STATE: [Changed(state, pb.StateRecord(), pb.StateRecord(), 1)]}
+        if made is not None:
+            changes[keys.ACTIVE] = [Changed(HANDLE, None, made, 0)]
+        rules.take(MeshCommit(1, round(at * S), round(at * S), 0, (), changes))
+    rules.finish()
+    assert told.verdict.ok
+    assert told.verdict.measures[0].max_s == pytest.approx(late_s)
 
 
 # People, and a full disk: L6 and L8

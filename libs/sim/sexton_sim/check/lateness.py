@@ -112,12 +112,12 @@ class LatenessRules:
                 )
 
     def _note(self, due_ns: int, commit: MeshCommit, *, judged: bool) -> None:
-        late_ns = commit.mesh_ns - due_ns
+        late_ns = max(commit.mesh_ns - due_ns, 0)  # what is written before its time is not late
         band = self._band(commit.begun_ns - late_ns, commit.begun_ns)
         self._lateness.setdefault(band, array("d")).append(late_ns / 1e9)
         if judged:
             self._dues.append(due_ns)
-            self._starts.append(max(commit.mesh_ns, due_ns))
+            self._starts.append(due_ns + late_ns)
 
     def _band(self, since_ns: int, until_ns: int) -> str:
         """Names what was going on in a time."""
