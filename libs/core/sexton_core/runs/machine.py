@@ -80,10 +80,12 @@ class Run(NamedTuple):
         """Returns from when on the run may be assigned.
 
         That is a little before it may begin, for the first attempt of a run that does not mind to
-        be lost with its worker meanwhile.
+        be lost with its worker meanwhile, or given back.
         """
         policy = self.policy
         if self.attempts or policy.exclusive or policy.delivery is _AT_MOST_ONCE:
+            return self.not_before
+        if policy.max_deliveries == 1:  # it would not come again
             return self.not_before
         return self.not_before - HAND_AHEAD_NS
 

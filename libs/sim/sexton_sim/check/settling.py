@@ -464,7 +464,8 @@ def _moment(commit: MeshCommit, what: str) -> Moment:
 def _assignable_at(record: pb.RunRecord) -> int:
     """Gives from when on a run may be handed out: a moment before it may begin, the first time."""
     template = record.template
-    if record.deliveries or template.exclusive or template.at_most_once:
+    once = template.at_most_once or template.max_deliveries == 1
+    if record.deliveries or template.exclusive or once:
         return not_before_of(record)
     return not_before_of(record) - HAND_AHEAD_NS
 

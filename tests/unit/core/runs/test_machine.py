@@ -260,6 +260,7 @@ def test_a_token_is_noted_once_per_attempt() -> None:
         (RunPolicy(), 1, False),
         (RunPolicy(exclusive=True), 0, False),
         (RunPolicy(delivery=Delivery.AT_MOST_ONCE), 0, False),
+        (RunPolicy(max_deliveries=1), 0, False),
     ],
 )
 def test_a_first_attempt_that_may_be_lost_is_assigned_a_moment_before_its_time(
