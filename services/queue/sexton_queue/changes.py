@@ -127,7 +127,8 @@ def judge(entry: Entry, ask: Ask, now: Instant) -> Change | None:
             settled = report(run, ask.token, RunEvent.GIVE_BACK, now)
             if settled.judgement is not Judgement.ACCEPTED:
                 return None
-            end = AttemptEnd(run_pb2.ATTEMPT_STATE_RETURNED)
+            error = _end_of_returned(entry, settled.run) if settled.run.ended else None
+            end = AttemptEnd(run_pb2.ATTEMPT_STATE_RETURNED, error)
             return _after_attempt(entry, settled.run, end, ask, now=now)
         case Lose():
             if run.state not in WITH_WORKER or run.session != ask.session:
@@ -223,6 +224,16 @@ def _ended_in_line(entry: Entry, run: Run, error: run_pb2.RunError, ask: Ask) ->
     value, record = records.end_waiting_record(entry.record, run, error)
     txn = records.end_txn(entry.key, entry.revision, value, record.origin, run)
     return Change(Kind.END, txn, entry=entry, run=run, record=record, value=value, ask=ask)
+
+
+def _end_of_returned(entry: Entry, run: Run) -> run_pb2.RunError:
+    """Says why a run is over whose attempt has not begun."""
+    if run.state is RunState.FAILED:
+        message = f"it was given back after the last of {run.attempts} deliveries"
+        return run_pb2.RunError(kind="returned", message=message)
+    if run.deadline_passed:
+        return run_pb2.RunError(kind="deadline", message="the run's deadline had passed")
+    return run_pb2.RunError(kind=run.state.value, message=_asked_for(entry))
 
 
 def _asked_for(entry: Entry) -> str:

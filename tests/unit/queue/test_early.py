@@ -84,6 +84,7 @@ def test_what_is_ready_goes_before_what_will_be_though_that_has_a_higher_priorit
     [
         {"exclusive": True},
         {"delivery": job_pb2.DELIVERY_AT_MOST_ONCE},
+        {"retry": job_pb2.Retry(max_deliveries=1)},
         {"queue": "mails"},
         {"queue": "paused"},
     ],
@@ -151,7 +152,28 @@ def test_what_is_to_end_before_it_has_begun_ends_with_its_return(*, terminate: b
     (stop,) = hand.stream.stops
     shop.machine.roster.returned(stop.ref)
     shop.pump()
-    assert shop.state(run.key) is (RunState.TERMINATED if terminate else RunState.CANCELLED)
+    state = RunState.TERMINATED if terminate else RunState.CANCELLED
+    assert shop.state(run.key) is state
+    error = shop.record(run.key).error
+    assert (error.kind, error.message) == (state.value, "asked")
+
+
+def test_a_run_that_nobody_begins_says_so_when_it_is_given_up() -> None:
+    run = waiting(retry=job_pb2.Retry(max_deliveries=2))
+    shop = shop_with(run)
+    hand = at_work(shop)
+    for _ in range(2):
+        (ref,) = hand.received
+        hand.received.clear()
+        shop.machine.roster.returned(ref)
+        shop.pump()
+        hand.read()
+    assert shop.state(run.key) is RunState.FAILED
+    error = shop.record(run.key).error
+    assert (error.kind, error.message) == (
+        "returned",
+        "it was given back after the last of 2 deliveries",
+    )
 
 
 def test_an_attempt_starts_by_its_record_when_it_may_begin() -> None:
