@@ -6,6 +6,7 @@ cost what is due soon, not how many jobs there are.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import Final
 
@@ -67,21 +68,17 @@ class Horizon:
             heappop(heap)
         return None
 
-    def within(self, until: Instant, most: int) -> list[tuple[Instant, str]]:
-        """Returns up to `most` jobs that are due up to `until`, roughly earliest first."""
+    def within(self, until: Instant) -> Iterator[tuple[Instant, str]]:
+        """Yields the jobs that are due up to `until`, roughly earliest first."""
         heap, armed = self._heap, self._armed
-        found: list[tuple[Instant, str]] = []
         places = [0]  # of the heap, from its top; nothing is due before what stands above it
         for place in places:
-            if len(found) == most:
-                break
             if place >= len(heap) or heap[place][0] > until:
                 continue
             due, uid = heap[place]
             if armed.get(uid) == due:
-                found.append((due, uid))
+                yield due, uid
             places += (2 * place + 1, 2 * place + 2)
-        return found
 
     def take(self, now: Instant, limit: int) -> list[str]:
         """Takes out up to `limit` jobs that are due, earliest first."""

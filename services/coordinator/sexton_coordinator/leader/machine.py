@@ -303,7 +303,7 @@ class Machine:
         to decide about before.
         """
         taken: list[Known] = []
-        for due, uid in self.horizon.within(now + AHEAD_NS, limit):
+        for due, uid in self.horizon.within(now + AHEAD_NS):
             known = self._known[uid]
             loaded = known.loaded
             if (
@@ -315,7 +315,11 @@ class Machine:
             ):
                 known.in_flight = True
                 known.again = False
+                if known.scanned == due:
+                    known.scanned = None  # it stands for the state, and moves with it
                 taken.append(known)
+                if len(taken) == limit:
+                    break
         return taken
 
     def finish(self, known: Known, next_due: Instant | None) -> None:

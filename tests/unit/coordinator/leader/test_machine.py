@@ -297,3 +297,31 @@ def test_only_so_many_jobs_stay_read_however_many_are_due_soon(
     made.timer("u3", 7, TIMER)
     assert made.take_unread(9) == []
     assert take(made, 5) == ["u0", "u1", "u2"]
+
+
+def ahead(made: Machine, number: int, due: int) -> Known:
+    """A job that was read before it is due, as its timer says."""
+    made.timer(f"u{number:03}", due, TIMER)
+    (known,) = made.take_unread(9)
+    known.loaded = LoadedJob(None, None, None, 1, due, None, 1, {}, b"")  # type: ignore[arg-type]
+    known.verify = False
+    made.finish(known, known.scanned)
+    return known
+
+
+def test_what_can_not_be_decided_about_ahead_keeps_nobody_else_from_it() -> None:
+    made = machine()
+    for number in range(300):
+        blocked = ahead(made, number, 5)
+        blocked.not_ahead = blocked.loaded
+    free = [ahead(made, number, 6) for number in (300, 301, 302)]
+    assert made.take_ahead(0, 2) == free[:2]
+    assert made.take_ahead(0, 2) == free[2:]
+
+
+def test_a_timer_that_a_start_ahead_moves_is_not_taken_for_a_stale_one() -> None:
+    made = machine()
+    known = ahead(made, 0, 5)
+    assert known.scanned == 5
+    assert made.take_ahead(0, 9) == [known]
+    assert known.scanned is None
