@@ -147,7 +147,7 @@ def pull_responses(
 ) -> Iterator[worker_pb2.PullResponse]:
     """Takes what waits for a worker, as messages below the transport's limit.
 
-    `now` is mesh time, never later than the real one.
+    `now` is mesh time, surely not later than the real one.
     """
     if stream.welcome is not None:
         yield _welcome(stream.welcome, owner_token, times)

@@ -262,6 +262,8 @@ class Roster:
         expires_at = run.expires_at
         start_timeout = 0 if expires_at is None else max(expires_at - now.mesh, MILLISECOND)
         ref = Ref(entry.key, run.token)
+        live = entry.record.live
+        early = live is not None and live.assign_time_ns < run.not_before
         session.stream.assignments.append(
             Assigned(
                 ref,
@@ -269,7 +271,7 @@ class Roster:
                 entry.record.origin,
                 max(timeout, MILLISECOND),
                 start_timeout,
-                run.not_before,
+                run.not_before if early else 0,
             )
         )
         entry.sent = run.token

@@ -96,7 +96,7 @@ class Servicer(
                 if not handing_over:
                     tenure.require()
                 for response in wire.pull_responses(
-                    stream, tenure.token, self._owner.times, tenure.now().mesh
+                    stream, tenure.token, self._owner.times, tenure.past()
                 ):
                     yield response
                 if handing_over or stream.finished:

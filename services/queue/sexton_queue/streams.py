@@ -39,7 +39,7 @@ class Assigned(NamedTuple):
     start_timeout: Duration
     """0: no bound."""
     not_before: Instant
-    """Mesh time; the worker does not begin it sooner."""
+    """Mesh time; the worker does not begin it sooner. 0: the store has seen it pass."""
 
 
 class Answered(NamedTuple):

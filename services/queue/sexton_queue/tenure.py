@@ -14,6 +14,7 @@ from typing import Final
 import structlog
 
 from sexton.errors import NoSpace, NotLeader, SextonError
+from sexton_core.instants import Instant
 from sexton_queue.changes import Change, Kind
 from sexton_queue.entries import Now
 from sexton_queue.machine import MAX_CHANGES, Machine
@@ -105,6 +106,10 @@ class Tenure:
     def now(self) -> Now:
         """Reads both clocks."""
         return Now(self._store.mesh_time.now_ns(), self._clock.boot_ns())
+
+    def past(self) -> Instant:
+        """Reads a mesh time that has surely come."""
+        return self._store.mesh_time.past_ns()
 
     def wake(self) -> None:
         """Has the machine asked what is to be done."""

@@ -60,6 +60,18 @@ def test_what_is_sent_after_its_time_begins_at_once() -> None:
     assert response.assignments[0].start_in_ns == 0
 
 
+def test_what_was_assigned_at_its_time_waits_for_no_estimate_that_lags() -> None:
+    shop = shop_with(waiting())
+    hand = Hand(shop, "one")
+    hand.hello()
+    shop.pump()
+    hand.read()
+    shop.pump()
+    assert hand.stream is not None
+    (response,) = _wire.pull_responses(hand.stream, 1, SessionTimes(), T - SECOND)
+    assert response.assignments[0].start_in_ns == 0
+
+
 def test_half_of_a_workers_slots_are_left_to_what_is_ready() -> None:
     shop = shop_with(*(near(number) for number in range(8)))
     hand = at_work(shop, slots=5)

@@ -41,6 +41,18 @@ def test_mesh_time_is_the_answers_as_of_the_middle_of_the_round_trip() -> None:
     assert mesh.error_ns == 3 * MS
 
 
+@pytest.mark.parametrize("there_ms", [0, 3, 6])
+def test_a_past_time_has_come_whichever_way_took_long(there_ms: int) -> None:
+    clock = TickingClock()
+    mesh = MeshTime(clock)
+    clock.now_ns = 10 * MS
+    mesh.observe(NOON, sent_ns=4 * MS, received_ns=10 * MS)
+    real_ns = NOON + (6 - there_ms) * MS
+    assert real_ns - 6 * MS <= mesh.past_ns() <= real_ns
+    clock.now_ns += S
+    assert real_ns < mesh.past_ns() <= real_ns + S
+
+
 def test_before_the_first_answer_mesh_time_is_not_made_up() -> None:
     mesh = MeshTime(TickingClock())
     assert not mesh.known
@@ -48,6 +60,8 @@ def test_before_the_first_answer_mesh_time_is_not_made_up() -> None:
         mesh.now_ns()
     with pytest.raises(Unavailable):
         _ = mesh.error_ns
+    with pytest.raises(Unavailable):
+        mesh.past_ns()
 
 
 def test_mesh_time_goes_on_over_a_suspension() -> None:

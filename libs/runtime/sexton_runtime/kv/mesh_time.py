@@ -68,6 +68,13 @@ class MeshTime:
             self._told_ns = estimate_ns
         return self._told_ns
 
+    def past_ns(self) -> int:
+        """Tells a time that has come, whichever way the answer in use took longer.
+
+        While the store slews mesh time it may not have.
+        """
+        return self.now_ns() - self.error_ns
+
     def observe(self, mesh_time_ns: int, sent_ns: int, received_ns: int) -> None:
         """Takes an answer's mesh time, with the boot times of question and answer."""
         half_trip_ns = max(0, received_ns - sent_ns) // 2
