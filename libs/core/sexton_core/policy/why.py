@@ -208,7 +208,8 @@ class _Answer:
     def fired(self, run: RecordedRun) -> Explanation:
         late = run.created_at - self._due()
         self.add("paused", "not paused")
-        self.add("catch_up", f"decided {format_duration(max(late, 0))} after it was due")
+        before_or_after = "before" if late < 0 else "after"
+        self.add("catch_up", f"decided {format_duration(abs(late))} {before_or_after} it was due")
         self.add("overlap", f"{self._definition.overlap}: let through")
         ended = run.state not in (RunState.EXPIRED, RunState.LOST)
         self.add("run", f"{run.run_id} is {run.state}", passed=ended)

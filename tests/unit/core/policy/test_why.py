@@ -42,6 +42,22 @@ def test_a_run_that_was_made_is_named() -> None:
     assert answer.summary == ("1970-01-01T00:00:10Z: run t19700101T000010Z-abcdefgh is succeeded.")
 
 
+@pytest.mark.parametrize(
+    ("created_ms", "said"),
+    [(9_600, "decided 400ms before it was due"), (10_400, "decided 400ms after it was due")],
+)
+def test_a_run_says_how_long_before_or_after_its_time_it_was_decided(
+    created_ms: int, said: str
+) -> None:
+    world = World(job_of(TENS))
+    world.tick(10)
+    found = Evidence(
+        run=RecordedRun(world.runs[0].run_id, RunState.WAITING, created_ms * SECOND // 1_000)
+    )
+    answer = explain(world.job, world.state, 10 * SECOND, world.now, found)
+    assert next(gate.detail for gate in answer.gates if gate.name == "catch_up") == said
+
+
 def test_a_skipped_time_names_the_run_in_the_way() -> None:
     world = World(job_of(TENS))
     world.tick(20)
