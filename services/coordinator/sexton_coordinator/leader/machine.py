@@ -12,6 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from sexton.internal.v1 import coordinator_pb2, records_pb2
@@ -32,6 +33,9 @@ MOST_KEPT: Final = 20_000
 are read again when they are due."""
 MOST_ASIDE: Final = 1_000
 """Jobs that stay read although they are not due soon, because somebody has asked for a start."""
+MOST_LOOKED_AT: Final = 5_000
+"""Jobs that are looked through for those that can be decided about before they are due: a few
+milliseconds, so that a hundred thousand that are due together hold up nobody."""
 UNREADABLE_NS: Final[Duration] = 30 * SECOND
 """Pause before a job is looked at again whose records can't be read."""
 
@@ -303,7 +307,7 @@ class Machine:
         to decide about before.
         """
         taken: list[Known] = []
-        for due, uid in self.horizon.within(now + AHEAD_NS):
+        for due, uid in islice(self.horizon.within(now + AHEAD_NS), MOST_LOOKED_AT):
             known = self._known[uid]
             loaded = known.loaded
             if (
