@@ -90,6 +90,7 @@ def hello_from(request: worker_pb2.PullRequest) -> Hello:
         raise TooLarge("hello.held", len(hello.held), MAX_SLOTS, "attempts")
     record = SessionRecord(
         worker=hello.worker,
+        keeps=hello.keeps,
         queues=hello.queues,
         tasks=hello.tasks,
         kinds=dict.fromkeys(hello.kinds),

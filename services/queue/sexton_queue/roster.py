@@ -240,7 +240,7 @@ class Roster:
             if not session.welcomed or session.credits <= 0:
                 del self._takers[session.id]
                 continue
-            if early and 2 * (session.credits - 1) < session.slots:
+            if early and not session.may_keep_one_more:
                 continue
             entry = self._pick(session, pick)
             if entry is None:

@@ -105,6 +105,11 @@ class Session:
         return self.stream is not None and self.greeting is None and not self.ended
 
     @property
+    def may_keep_one_more(self) -> bool:
+        """Tells whether it is handed a run before its time: half of its slots stay free."""
+        return self.record.keeps and 2 * (self.credits - 1) >= self.slots
+
+    @property
     def outstanding(self) -> bool:
         """Tells whether a hello has to wait: something about its runs is not settled yet."""
         return any(entry.busy or entry.asks for entry in self.runs.values())

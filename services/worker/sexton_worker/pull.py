@@ -252,6 +252,7 @@ class Puller:
             held=wire.refs_to_wire(held),
             software_version=self._config.software_version,
             owner_token=self._machine.owner_token,
+            keeps=True,
         )
         try:
             async with asyncio.timeout(self._config.hello_timeout_s):

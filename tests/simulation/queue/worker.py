@@ -157,6 +157,7 @@ class Worker:
             slots=self.slots,
             held=held,
             owner_token=self.owner_token,
+            keeps=True,
         )
         try:
             async with asyncio.timeout(3):

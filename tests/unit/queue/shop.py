@@ -168,6 +168,8 @@ class Hand:
     ) -> None:
         self.shop = shop
         self.queues = queues
+        self.keeps = True
+        """Whether it keeps what it is not to begin yet."""
         self.name = name
         self.slots = slots
         self.session = ""
@@ -185,7 +187,11 @@ class Hand:
         shop.sessions += 1
         self.received.clear()
         record = SessionRecord(
-            worker=self.name, queues=self.queues, kinds=["shell"], slots=self.slots
+            worker=self.name,
+            queues=self.queues,
+            kinds=["shell"],
+            slots=self.slots,
+            keeps=self.keeps,
         )
         self.stream = WorkerStream(lambda: None)
         held = sorted(self.executing | self.finished)

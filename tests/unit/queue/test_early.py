@@ -72,6 +72,20 @@ def test_what_was_assigned_at_its_time_waits_for_no_estimate_that_lags() -> None
     assert response.assignments[0].start_in_ns == 0
 
 
+def test_a_worker_that_does_not_say_that_it_keeps_runs_gets_them_at_their_time() -> None:
+    shop = shop_with(near())
+    hand = Hand(shop, "one")
+    hand.keeps = False
+    hand.hello()
+    shop.pump()
+    hand.read()
+    shop.pump()
+    assert held_by(hand) == 0
+    shop.boot += SECOND // 5
+    shop.pump()
+    assert held_by(hand) == 1
+
+
 def test_half_of_a_workers_slots_are_left_to_what_is_ready() -> None:
     shop = shop_with(*(near(number) for number in range(8)))
     hand = at_work(shop, slots=5)

@@ -103,6 +103,7 @@ class Hello(_message.Message):
     HELD_FIELD_NUMBER: _builtins.int
     SOFTWARE_VERSION_FIELD_NUMBER: _builtins.int
     OWNER_TOKEN_FIELD_NUMBER: _builtins.int
+    KEEPS_FIELD_NUMBER: _builtins.int
     session: _builtins.str
     """The session that the worker still has; empty: it asks for a new one."""
     worker: _builtins.str
@@ -113,6 +114,10 @@ class Hello(_message.Message):
     """Its software's version."""
     owner_token: _builtins.int
     """The largest owner token that it has obeyed; a lower owner is not spoken to."""
+    keeps: _builtins.bool
+    """It keeps what it is not to begin yet (`start_in_ns`); a worker that does not say so is handed
+    runs when they may begin.
+    """
     @_builtins.property
     def queues(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The queues that it serves; at least one."""
@@ -141,10 +146,11 @@ class Hello(_message.Message):
         held: _abc.Iterable[Global___AttemptRef] | None = ...,
         software_version: _builtins.str = ...,
         owner_token: _builtins.int = ...,
+        keeps: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["held", b"held", "kinds", b"kinds", "owner_token", b"owner_token", "queues", b"queues", "session", b"session", "slots", b"slots", "software_version", b"software_version", "tasks", b"tasks", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["held", b"held", "keeps", b"keeps", "kinds", b"kinds", "owner_token", b"owner_token", "queues", b"queues", "session", b"session", "slots", b"slots", "software_version", b"software_version", "tasks", b"tasks", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1072,6 +1072,7 @@ class SessionRecord(_message.Message):
     SLOTS_FIELD_NUMBER: _builtins.int
     OPEN_TIME_NS_FIELD_NUMBER: _builtins.int
     SOFTWARE_VERSION_FIELD_NUMBER: _builtins.int
+    KEEPS_FIELD_NUMBER: _builtins.int
     worker: _builtins.str
     """The worker's name for people."""
     slots: _builtins.int
@@ -1080,6 +1081,8 @@ class SessionRecord(_message.Message):
     """When it was opened."""
     software_version: _builtins.str
     """Its software's version."""
+    keeps: _builtins.bool
+    """It keeps what it is not to begin yet."""
     @_builtins.property
     def queues(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The queues that it serves."""
@@ -1102,10 +1105,11 @@ class SessionRecord(_message.Message):
         slots: _builtins.int = ...,
         open_time_ns: _builtins.int = ...,
         software_version: _builtins.str = ...,
+        keeps: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kinds", b"kinds", "open_time_ns", b"open_time_ns", "queues", b"queues", "slots", b"slots", "software_version", b"software_version", "tasks", b"tasks", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keeps", b"keeps", "kinds", b"kinds", "open_time_ns", b"open_time_ns", "queues", b"queues", "slots", b"slots", "software_version", b"software_version", "tasks", b"tasks", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
