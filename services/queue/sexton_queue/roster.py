@@ -50,6 +50,9 @@ class Roster:
         """Ended sessions whose record is to be deleted once nothing is left under them."""
         self.ended: deque[SessionEnd] = deque(maxlen=_ENDS_KEPT)
         """Ends that nobody has been told of yet."""
+        self.hands_out_early = True
+        """Whether runs go to workers before their time: not while mesh time is slewed, which
+        workers would measure by clocks that are not."""
         self._greeting: dict[str, Session] = {}
         self._takers: dict[str, Session] = {}
 
@@ -230,7 +233,7 @@ class Roster:
         line = self.table.line
         if line.ready:
             yield from self._in_turn(line.pick, early=False)
-        if line.early:
+        if line.early and self.hands_out_early:
             yield from self._in_turn(line.pick_early, early=True)
 
     def _in_turn(self, pick: Pick, *, early: bool) -> Iterator[tuple[Session, Entry]]:

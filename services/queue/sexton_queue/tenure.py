@@ -218,6 +218,7 @@ class Tenure:
                     await self.lease.lost.wait()
                 found: Sequence[Change] = ()
                 if self._outstanding < MAX_OUTSTANDING:
+                    self.machine.roster.hands_out_early = self._store.mesh_time.steady
                     found = self.machine.decide(self.now())
                 self._tell_of_ends()
                 self._reading.begin(group, self.wake)

@@ -86,6 +86,20 @@ def test_a_worker_that_does_not_say_that_it_keeps_runs_gets_them_at_their_time()
     assert held_by(hand) == 1
 
 
+def test_while_mesh_time_is_slewed_runs_are_handed_out_at_their_time() -> None:
+    shop = shop_with(near())
+    hand = Hand(shop, "one")
+    hand.hello()
+    shop.machine.roster.hands_out_early = False
+    shop.pump()
+    hand.read()
+    shop.pump()
+    assert held_by(hand) == 0
+    shop.machine.roster.hands_out_early = True
+    shop.pump()
+    assert held_by(hand) == 1
+
+
 def test_half_of_a_workers_slots_are_left_to_what_is_ready() -> None:
     shop = shop_with(*(near(number) for number in range(8)))
     hand = at_work(shop, slots=5)

@@ -53,6 +53,31 @@ def test_a_past_time_has_come_whichever_way_took_long(there_ms: int) -> None:
     assert real_ns < mesh.past_ns() <= real_ns + S
 
 
+@pytest.mark.parametrize("pause_ms", [1, 10, 100, 1_000])
+@pytest.mark.parametrize("speed", [0.5, 1.5])
+def test_mesh_time_that_is_slewed_is_not_steady_and_is_again_afterwards(
+    pause_ms: int, speed: float
+) -> None:
+    clock = TickingClock()
+    mesh, at = MeshTime(clock), NOON
+
+    def pass_by(for_ms: int, speed: float) -> None:
+        nonlocal at
+        for _ in range(for_ms // pause_ms):
+            clock.now_ns += pause_ms * MS
+            at += round(pause_ms * MS * speed)
+            mesh.observe(at, sent_ns=clock.now_ns - MS, received_ns=clock.now_ns + MS)
+
+    pass_by(3_000, 1.0001)
+    assert mesh.steady
+    pass_by(2_000, speed)
+    assert not mesh.steady
+    pass_by(4_000, 1)
+    assert not mesh.steady
+    pass_by(6_000, 1)
+    assert mesh.steady
+
+
 def test_before_the_first_answer_mesh_time_is_not_made_up() -> None:
     mesh = MeshTime(TickingClock())
     assert not mesh.known

@@ -23,6 +23,12 @@ _MOST_AHEAD_NS = 1_000_000_000
 """So far ahead an earlier answer stands still until mesh time has come up with it. Further ahead it
 was wrong: mesh time stood still, unseen, while the store was away."""
 
+_STEADY_AFTER_NS = 5_000_000_000
+"""So long after two answers contradicted each other mesh time is taken to go steadily again."""
+
+_EARLIER_NS = 1_000_000_000
+"""Answers are compared with one that is up to so much older."""
+
 _LONGEST_SLEEP_S = 1.0
 """The boot clock is looked at this often: asyncio's clock stands still during a suspension."""
 
@@ -41,6 +47,8 @@ class MeshTime:
         self._half_trip_ns = -1  # of the answer that is in use; -1: none yet
         self._observed_ns = 0  # boot time at which it was received
         self._told_ns = 0
+        self._steady_at_ns = 0
+        self._earlier = (0, 0, 0)  # offset, half trip and time of an answer of a moment ago
         self._moved = asyncio.Event()
 
     @property
@@ -68,6 +76,15 @@ class MeshTime:
             self._told_ns = estimate_ns
         return self._told_ns
 
+    @property
+    def steady(self) -> bool:
+        """Tells whether mesh time goes as fast as the boot clock, as far as answers have told.
+
+        They do not while the store slews it: whoever measures mesh time by a clock of its own has
+        to know.
+        """
+        return self._clock.boot_ns() >= self._steady_at_ns
+
     def past_ns(self) -> int:
         """Tells a time that has come, whichever way the answer in use took longer.
 
@@ -83,6 +100,7 @@ class MeshTime:
             error_ns = self._aged_error_ns(received_ns)
             apart_ns = abs(offset_ns - self._offset_ns)
             agrees = apart_ns <= error_ns + half_trip_ns
+            self._compare(offset_ns, half_trip_ns, received_ns)
             if agrees and half_trip_ns > error_ns:
                 return  # what we have is better; where they disagree, mesh time was moved
         self._take(offset_ns, half_trip_ns, received_ns)
@@ -104,6 +122,17 @@ class MeshTime:
                     await self._moved.wait()
             except TimeoutError:
                 continue
+
+    def _compare(self, offset_ns: int, half_trip_ns: int, received_ns: int) -> None:
+        """Compares an answer with one of a moment ago: a slew shows in no two that are close."""
+        earlier_offset_ns, earlier_half_ns, earlier_ns = self._earlier
+        passed_ns = received_ns - earlier_ns
+        bound_ns = half_trip_ns + earlier_half_ns + int(passed_ns * _AGEING_PER_NS)
+        moved = earlier_ns > 0 and abs(offset_ns - earlier_offset_ns) > bound_ns
+        if moved:
+            self._steady_at_ns = received_ns + _STEADY_AFTER_NS
+        if moved or passed_ns >= _EARLIER_NS:
+            self._earlier = (offset_ns, half_trip_ns, received_ns)
 
     def _take(self, offset_ns: int, half_trip_ns: int, received_ns: int) -> None:
         forward = offset_ns > self._offset_ns
