@@ -175,6 +175,36 @@ def test_an_exclusive_jobs_runs_wait_for_the_whole_session(lost: float, broken: 
     assert lose(Told(), 30, lost, exclusive=True) == broken
 
 
+@pytest.mark.parametrize(("lost", "broken"), [(60.5, []), (62, ["L4"])])
+def test_a_run_that_is_past_its_deadline_waits_for_the_whole_session(
+    lost: float, broken: list[str]
+) -> None:
+    told = Told().fault(30, "crash", "worker-1").fault(31, "start", "worker-1")
+    rules = LossRules(told.faults, told.verdict, {}, TIMES, since_ns=0, until_ns=0)
+    one = attempt(7, "worker-1", 20, lost)
+    late = run_of(one)
+    late.record.deadline_passed = True
+    rules.given_up(late, one)
+    assert told.verdict.rules() == broken
+
+
+@pytest.mark.parametrize("asked", [False, True])
+@pytest.mark.parametrize("state", [run_pb2.ATTEMPT_STATE_RETURNED, run_pb2.ATTEMPT_STATE_LOST])
+def test_a_worker_that_is_there_gives_back_only_what_is_to_end(
+    state: run_pb2.AttemptState.ValueType, *, asked: bool
+) -> None:
+    told = Told().fault(0, "crash", "worker-3")
+    rules = LossRules(told.faults, told.verdict, {}, TIMES, since_ns=0, until_ns=0)
+    one = attempt(7, "worker-1", 50, 50.1)
+    one.state = state
+    given = run_of(one)
+    if asked:
+        given.record.cancel.reason = "by hand"
+    rules.given_up(given, one)
+    returned = asked and state == run_pb2.ATTEMPT_STATE_RETURNED
+    assert told.verdict.rules() == ([] if returned else ["L4"])
+
+
 def test_what_happens_beside_another_fault_is_not_judged() -> None:
     told = Told().fault(29, "crash", "queue-1")
     assert lose(told, 30, 50) == []

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from sexton.internal.v1 import records_pb2 as pb
+from sexton.v1 import run_pb2
 from sexton_sim.check.describe import describe_note, instant
 from sexton_sim.check.executions import Times
 from sexton_sim.check.faults import Faults, Span
@@ -87,6 +88,9 @@ class LossRules:
         lost = attempt.lost
         if lost is None or not (lost.begun_ns and attempt.assigned.begun_ns):
             return
+        ends = run.record.HasField("cancel") or run.record.deadline_passed
+        if ends and attempt.state == run_pb2.ATTEMPT_STATE_RETURNED:
+            return  # its worker had kept it, and gives back what is to end before it has begun
         killed = next(
             (
                 note
