@@ -59,6 +59,7 @@ def test_the_bench_of_lateness_reads_from_every_run_when_it_was_started(bench: B
     measured = bench("lateness", "--jobs", "20", "--seconds", "2", "--spread")
     assert (measured["runs"], measured["spread"]) == (40, True)
     assert 0 < measured["p50_ms"] <= measured["p99_ms"] <= measured["max_ms"]
+    assert 0 < measured["usual_p50_ms"] <= measured["usual_last_ms"] <= measured["max_ms"]
     assert set(measured["memory_most_mib"]) == SERVICES
 
 
