@@ -34,7 +34,8 @@ _NAME_BYTES: Final = 100
 class AsyncJobs(AsyncJobQuestions):
     """The calls about jobs. The examples are of the blocking client.
 
-    Every call has a deadline (`timeout_s`, else the client's) and raises `sexton.errors`.
+    Every call has a deadline (`timeout_s`, else the client's) and raises `sexton.errors`. A change
+    of a job that is due within half a second is made when it is due, and its call waits so long.
     """
 
     async def create(

@@ -36,6 +36,7 @@ _MAX_VERSIONS: Final = 5_000
 _MAX_VERSION_BYTES: Final = 16 * 1024 * 1024
 """Decoded definitions kept for the next reading, by number and by the size of their records. One
 takes up to 6 KiB more where no other job has the same; the jobs that are due soon keep theirs."""
+_NO_VERSIONS: Final[frozenset[int]] = frozenset()
 _CALLS_AT_ONCE: Final = 16
 """Calls to the store that one reading has under way."""
 _FEW_JOBS: Final = 8
@@ -305,9 +306,6 @@ class JobReader:
         """
         identity = JobIdentity(namespace=name.namespace, name=name.job, uid=name.uid, since=since)
         return self._templates.decode(spec, number, identity)
-
-
-_NO_VERSIONS: Final[frozenset[int]] = frozenset()
 
 
 class _Draft:

@@ -60,7 +60,7 @@ class Completion(NamedTuple):
     state: EndState
     ended: Ended
     execution: Duration
-    """From its begin, which is also when the order came: this worker lets nothing wait."""
+    """From its begin: when the order came, or the time until which it was kept."""
 
 
 class Outgoing(NamedTuple):

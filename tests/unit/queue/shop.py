@@ -6,6 +6,8 @@ the code that runs in production: takeover, broken streams, kills, lost answers,
 
 from __future__ import annotations
 
+from typing import Any
+
 from unit.queue.lines import UID, T
 
 from sexton.v1 import run_pb2
@@ -308,12 +310,19 @@ def shop_with(*runs: KeyValue) -> Shop:
     return shop
 
 
-def at_work(shop: Shop, name: str = "one", *, slots: int = 4) -> Hand:
-    """A worker that has been welcomed and has got what there is."""
-    hand = Hand(shop, name, slots=slots)
+def welcomed(shop: Shop, name: str = "one", *, keeps: bool = True, **more: Any) -> Hand:
+    """A worker that has been welcomed and has room."""
+    hand = Hand(shop, name, **more)
+    hand.keeps = keeps
     hand.hello()
     shop.pump()
     hand.read()
+    return hand
+
+
+def at_work(shop: Shop, name: str = "one", *, slots: int = 4) -> Hand:
+    """A worker that has been welcomed and has got what there is."""
+    hand = welcomed(shop, name, slots=slots)
     shop.pump()
     hand.read()
     return hand

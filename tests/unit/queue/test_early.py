@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from unit.queue.lines import T, waiting
-from unit.queue.shop import Hand, Shop, at_work, said, shop_with
+from unit.queue.shop import Hand, Shop, at_work, said, shop_with, welcomed
 
 from sexton.v1 import job_pb2
 from sexton_core.instants import SECOND
@@ -30,10 +30,7 @@ def held_by(hand: Hand) -> int:
 def test_a_run_is_handed_out_a_moment_before_its_time_and_says_when_it_may_begin() -> None:
     run = near()
     shop = shop_with(run)
-    hand = Hand(shop, "one")
-    hand.hello()
-    shop.pump()
-    hand.read()
+    hand = welcomed(shop)
     (change,) = shop.machine.decide(shop.now)
     not_before = T + 1_000 * SECOND + SECOND // 5
     assert change.txn.not_before_ns == not_before - HAND_AHEAD_NS
@@ -49,10 +46,7 @@ def test_a_run_is_handed_out_a_moment_before_its_time_and_says_when_it_may_begin
 
 def test_what_is_sent_after_its_time_begins_at_once() -> None:
     shop = shop_with(near())
-    hand = Hand(shop, "one")
-    hand.hello()
-    shop.pump()
-    hand.read()
+    hand = welcomed(shop)
     shop.pump()
     assert hand.stream is not None
     shop.boot += SECOND // 5
@@ -62,10 +56,7 @@ def test_what_is_sent_after_its_time_begins_at_once() -> None:
 
 def test_what_was_assigned_at_its_time_waits_for_no_estimate_that_lags() -> None:
     shop = shop_with(waiting())
-    hand = Hand(shop, "one")
-    hand.hello()
-    shop.pump()
-    hand.read()
+    hand = welcomed(shop)
     shop.pump()
     assert hand.stream is not None
     (response,) = _wire.pull_responses(hand.stream, 1, SessionTimes(), T - SECOND)
@@ -74,11 +65,7 @@ def test_what_was_assigned_at_its_time_waits_for_no_estimate_that_lags() -> None
 
 def test_a_worker_that_does_not_say_that_it_keeps_runs_gets_them_at_their_time() -> None:
     shop = shop_with(near())
-    hand = Hand(shop, "one")
-    hand.keeps = False
-    hand.hello()
-    shop.pump()
-    hand.read()
+    hand = welcomed(shop, keeps=False)
     shop.pump()
     assert held_by(hand) == 0
     shop.boot += SECOND // 5
@@ -137,10 +124,7 @@ def test_what_must_not_wait_with_a_worker_is_handed_out_at_its_time(fields: Any)
     line = shop.machine.table.line
     line.max_running["mails"] = 10
     line.paused["paused"] = "by hand"
-    hand = Hand(shop, "one", queues=("default", "mails", "paused"))
-    hand.hello()
-    shop.pump()
-    hand.read()
+    hand = welcomed(shop, queues=("default", "mails", "paused"))
     shop.pump()
     assert held_by(hand) == 0
     line.paused.clear()
@@ -168,10 +152,7 @@ def test_a_second_attempt_is_handed_out_at_its_time() -> None:
 def test_what_the_store_finds_too_early_is_handed_out_at_its_time(slots: int) -> None:
     run = near()
     shop = shop_with(run)
-    hand = Hand(shop, "one", slots=slots)
-    hand.hello()
-    shop.pump()
-    hand.read()
+    welcomed(shop, slots=slots)
     found = shop.machine.decide(shop.now)
     shop.machine.settle(found, [TxnResult(Outcome.TOO_EARLY, shop.revision)], shop.now)
     assert shop.machine.decide(shop.now) == []

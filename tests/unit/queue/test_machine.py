@@ -2,7 +2,7 @@
 
 from google.protobuf.duration_pb2 import Duration
 from unit.queue.lines import T, waiting
-from unit.queue.shop import Hand, at_work, said, shop_with
+from unit.queue.shop import Hand, at_work, said, shop_with, welcomed
 
 from sexton.v1 import job_pb2, run_pb2
 from sexton_core.instants import SECOND
@@ -15,10 +15,7 @@ from sexton_runtime.kv.types import Outcome, TxnResult
 
 def test_an_assignment_is_sent_after_its_commit_with_its_revision_as_token() -> None:
     shop = shop_with(waiting())
-    hand = Hand(shop, "one")
-    hand.hello()
-    shop.pump()
-    hand.read()
+    hand = welcomed(shop)
     found = shop.machine.decide(shop.now)
     assert len(found) == 1
     assert hand.stream is not None
@@ -93,10 +90,7 @@ def test_of_a_completion_and_a_cancel_request_the_first_to_arrive_counts() -> No
 def test_a_cancel_request_during_the_assignment_s_commit_follows_it() -> None:
     run = waiting()
     shop = shop_with(run)
-    hand = Hand(shop, "one")
-    hand.hello()
-    shop.pump()
-    hand.read()
+    hand = welcomed(shop)
     found = shop.machine.decide(shop.now)
     answers = shop.end(run.key)
     shop.machine.settle(found, [shop.commit(change) for change in found], shop.now)
@@ -110,10 +104,7 @@ def test_a_cancel_request_during_the_assignment_s_commit_follows_it() -> None:
 def test_a_full_store_takes_ends_and_no_assignments() -> None:
     runs = [waiting(number) for number in range(2)]
     shop = shop_with(*runs)
-    hand = Hand(shop, "one")
-    hand.hello()
-    shop.pump()
-    hand.read()
+    welcomed(shop)
     found = shop.machine.decide(shop.now)
     assert all(not change.txn.use_reserve for change in found)
     full = [TxnResult(Outcome.NO_SPACE, shop.revision)] * len(found)
@@ -131,10 +122,7 @@ def test_a_full_store_takes_ends_and_no_assignments() -> None:
 def test_what_the_store_finds_too_early_is_tried_again_soon() -> None:
     run = waiting()
     shop = shop_with(run)
-    hand = Hand(shop, "one")
-    hand.hello()
-    shop.pump()
-    hand.read()
+    welcomed(shop)
     found = shop.machine.decide(shop.now)
     shop.machine.settle(found, [TxnResult(Outcome.TOO_EARLY, shop.revision)], shop.now)
     assert shop.machine.decide(shop.now) == []
@@ -195,10 +183,7 @@ def test_the_time_that_is_left_goes_with_the_assignment() -> None:
         start_within=Duration(seconds=1_030),
     )
     shop = shop_with(run)
-    hand = Hand(shop, "one")
-    hand.hello()
-    shop.pump()
-    hand.read()
+    hand = welcomed(shop)
     shop.pump()
     assert hand.stream is not None
     (assigned,) = hand.stream.assignments
@@ -238,10 +223,7 @@ def test_a_new_owner_gives_each_session_its_full_time() -> None:
 
 def test_many_runs_share_a_commit_within_its_bounds() -> None:
     shop = shop_with(*(waiting(number) for number in range(900)))
-    hand = Hand(shop, "one", slots=1_000)
-    hand.hello()
-    shop.pump()
-    hand.read()
+    welcomed(shop, slots=1_000)
     found = shop.machine.decide(shop.now)
     assert len(found) == 400
     assert {change.txn.compares[0].key for change in found} == {
@@ -267,10 +249,7 @@ def test_a_report_of_a_stranger_moves_nothing() -> None:
 def test_a_draining_worker_gets_nothing_more_until_it_comes_anew() -> None:
     run = waiting()
     shop = shop_with(run)
-    hand = Hand(shop, "one")
-    hand.hello()
-    shop.pump()
-    hand.read()
+    hand = welcomed(shop)
     session = shop.machine.sessions.by_id[hand.session]
     found = shop.machine.decide(shop.now)
     shop.machine.roster.drain(session)

@@ -255,7 +255,7 @@ class Run(_message.Message):
 
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
-        """When its commit was evaluated."""
+        """When it was written; up to half a second before due_time."""
 
     @_builtins.property
     def end_time(self) -> _timestamp_pb2.Timestamp:
@@ -371,11 +371,13 @@ class Attempt(_message.Message):
     """Last part of its output, at most 16 KiB."""
     @_builtins.property
     def assign_time(self) -> _timestamp_pb2.Timestamp:
-        """When it was assigned."""
+        """When it was assigned; up to a quarter of a second before not_before_time."""
 
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
-        """When it began, from assign_time and the worker's own measure."""
+        """When it began, from assign_time, or not_before_time where that is later, and the worker's own
+        measure.
+        """
 
     @_builtins.property
     def end_time(self) -> _timestamp_pb2.Timestamp:

@@ -1,8 +1,8 @@
 """Starts that are written shortly before they are due. Pure.
 
-A start that rests on nothing is committed up to `AHEAD_NS` before its time. Nobody is handed it
-before that time: its not-before time is its due time, which the assignment compares. So what is due
-together is in line when it is due, and starts that are spread are written together.
+A start that rests on nothing is committed up to `AHEAD_NS` before its time. It does not begin
+earlier: its due time is its not-before time (`Run.assignable_at` tells when it may be handed out).
+So what is due together is in line when it is due, and starts that are spread are written together.
 
 Whoever changes such a job waits for the time to pass (`ahead_until`), and has the store refuse what
 comes earlier. So a change takes effect where it is committed: after that start, and before every

@@ -4,8 +4,9 @@ Every answer states the mesh time at which it was given: some moment between sen
 and receiving the answer. Taken as the middle, the error is at most half the round trip. Between
 answers the estimate runs on this process's boot clock, so that it stays right over a suspension.
 
-What rests on it is when to wake up. Nothing may rest on it that must never be early: for that a
-transaction carries `not_before_ns`, which the store holds against its own clock.
+What rests on it is when to wake up, and for how long a worker keeps what it is handed before its
+time: `past_ns`, where mesh time is `steady`. Nothing else may rest on it that must never be early:
+for that a transaction carries `not_before_ns`, which the store holds against its own clock.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import asyncio
 from typing import Final
 
 from sexton_coordinator.leader.counters import Counters
-from sexton_coordinator.leader.firing import Firing
+from sexton_coordinator.leader.firing import BATCH, TURN, Firing
 from sexton_coordinator.leader.machine import Known, Machine
 from sexton_coordinator.leader.steps import Step
 from sexton_coordinator.mesh import Mesh
@@ -20,10 +20,6 @@ from sexton_core.policy import AHEAD_NS
 _GATHER_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 1.0
 """Between two looks."""
-_BATCH: Final = 256
-"""Jobs of one look."""
-_TURN: Final = 32
-"""Jobs decided about before others get their turn."""
 
 
 class Ahead:
@@ -46,7 +42,7 @@ class Ahead:
         """Looks at some of the jobs that are due soon, each once; gives how many."""
         async with self._firing.slot() as going:
             now = self._mesh.now()
-            batch = self._machine.take_ahead(now, _BATCH) if going else []
+            batch = self._machine.take_ahead(now, BATCH) if going else []
             await self._firing.commit(await self._plan(batch))
         return len(batch)
 
@@ -55,7 +51,7 @@ class Ahead:
         steps: list[tuple[Known, Step]] = []
         now = self._mesh.now()
         for number, known in enumerate(batch):
-            if number % _TURN == _TURN - 1:
+            if number % TURN == TURN - 1:
                 await asyncio.sleep(0)
                 now = self._mesh.now()
             loaded = known.loaded

@@ -44,11 +44,11 @@ from sexton_runtime.kv.watcher import LASTING
 _FIRST_BATCH: Final = 16
 """Jobs of the first batch after a pause. Each further one has twice as many: the first of many that
 are due together are with a worker before the last are decided."""
-_BATCH: Final = 256
+BATCH: Final = 256
 """Jobs of one batch at most: about 15 ms of deciding, between which others get their turn."""
 _READ_AHEAD: Final = 100
 """Jobs read together before they are due."""
-_TURN: Final = 32
+TURN: Final = 32
 """Jobs decided about before others get their turn."""
 _BATCHES_AT_ONCE: Final = 2
 """One is being committed while the next is read and decided."""
@@ -123,7 +123,7 @@ class Firing:
                 batch = [] if self._stopping else self._take(most)
                 if batch:
                     batches.create_task(self._run_batch(batch))
-                    most = min(2 * most, _BATCH)
+                    most = min(2 * most, BATCH)
                 else:
                     self._slots.release()
                     await self._sleep()
@@ -262,7 +262,7 @@ class Firing:
         steps: list[tuple[Known, Step]] = []
         now = self._mesh.now()
         for number, known in enumerate(batch):
-            if number % _TURN == _TURN - 1:
+            if number % TURN == TURN - 1:
                 await asyncio.sleep(0)
                 now = self._mesh.now()
             loaded = known.loaded
@@ -466,7 +466,7 @@ class Firing:
 
     def _traceparent(self, run_id: RunId) -> str:
         if not self._trace_ids:  # to ask for a few at a time costs what one does
-            drawn = self._mesh.randomness.token_hex(24 * _TURN)
+            drawn = self._mesh.randomness.token_hex(24 * TURN)
             self._trace_ids = [drawn[at : at + 48] for at in range(0, len(drawn), 48)]
         ids = self._trace_ids.pop()
         sampled = is_sampled(run_id, self._mesh.trace_sample)
