@@ -74,6 +74,17 @@ class Mesh:
                         return service
                 await asyncio.sleep(0.02)
 
+    async def named_by(self, channel: PolicyChannel) -> str:
+        """The owner that a standby names, once it has read who holds the lease."""
+        stub = queue_pb2_grpc.QueueServiceStub(channel)
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                with pytest.raises(NotLeader) as refused:
+                    await stub.DescribeQueues(queue_pb2.DescribeQueuesRequest())
+                if refused.value.leader:
+                    return refused.value.leader
+                await asyncio.sleep(0.02)
+
     async def fire(self, number: int) -> bytes:
         """Commits a run, of a job that exists, into the line."""
         run = waiting(number, delay=time.time_ns() - T)
@@ -171,10 +182,7 @@ async def test_a_killed_owner_is_followed_and_the_standby_says_who_owns(mesh: Me
     first = await mesh.owner()
     (second,) = [one for one in mesh.queues if one is not first]
     async with mesh.channel(second) as channel:
-        stub = queue_pb2_grpc.QueueServiceStub(channel)
-        with pytest.raises(NotLeader) as caught:
-            await stub.DescribeQueues(queue_pb2.DescribeQueuesRequest())
-        assert caught.value.leader == first.address
+        assert await mesh.named_by(channel) == first.address
         members = coordinator_pb2_grpc.MemberServiceStub(channel)
         asked = coordinator_pb2.DescribeMemberRequest()
         answer = await members.DescribeMember(asked)
