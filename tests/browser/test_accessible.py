@@ -9,8 +9,10 @@ from playwright.sync_api import expect
 
 from sexton import Cron
 
+PLAN = "/jobs/default/viewed/backfill?from=2026-09-01T00:00&to=2026-09-03T12:00"
 VIEWS = (
-    "/", "/agenda", "/jobs", "/jobs/default/viewed", "/jobs/default/viewed/pause", "/runs",
+    "/", "/agenda", "/jobs", "/jobs/default/viewed", "/jobs/default/viewed/pause",
+    "/jobs/default/viewed/backfills", PLAN, "/runs",
     "RUN", "/queues", "/dead-letters", "/why?job=viewed", "/mesh", "/help",
 )  # fmt: skip
 

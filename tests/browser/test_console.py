@@ -147,6 +147,26 @@ def test_a_job_is_paused_and_resumed_with_the_keyboard(shop: Shop, opens: Opens)
     expect(page.locator("h1")).to_contain_text("active")
 
 
+def test_a_range_of_the_past_is_planned_run_and_watched_until_it_is_done(
+    shop: Shop, opens: Opens
+) -> None:
+    schedule = Cron("0 3 * * *", timezone="Asia/Tokyo")
+    shop.create("refilled", "true", schedules=(schedule,))
+    page = opens("/jobs/default/refilled")
+    page.keyboard.press("b")
+    expect(page.get_by_text("None goes on")).to_be_visible()
+    page.get_by_label("From").fill("2026-09-01T00:00:00")
+    page.get_by_label("To").fill("2026-09-03T12:00:00")
+    page.get_by_role("button", name="Plan").click()
+    expect(page.get_by_role("heading", name="3 runs?")).to_be_visible()
+    expect(page.locator("main li time").first).to_contain_text("01 Sep")
+    page.get_by_role("button", name="Start 3 runs").click()
+    expect(page.get_by_role("status").first).to_contain_text("has begun")
+    row = page.locator("tbody tr")
+    expect(row).to_contain_text("done")
+    expect(row).to_contain_text("3 of 3")
+
+
 def test_everything_is_reached_by_keyboard(shop: Shop, opens: Opens) -> None:
     shop.create("by-keys", "true")
     page = opens("/")

@@ -18,6 +18,8 @@ PATHS = (
     "/jobs/default/report/delete", "/runs/default/report/t1/cancel",
     "/runs/default/report/t1/terminate", "/runs/default/report/t1/retry", "/queues/mails/pause",
     "/queues/mails/resume", "/workers/s1/drain",
+    "/jobs/default/report/backfills/0a1b2c3d/cancel",
+    "/jobs/default/report/backfill?from=2026-09-01T00:00Z&to=2026-09-01T01:00Z&skip=succeeded",
     "/dead-letters/requeue?job=default/report&fingerprint=a%20b",
 )  # fmt: skip
 

@@ -305,6 +305,22 @@ class MeshApi:
         found: Sequence[backfill_pb2.Backfill] = answer.backfills
         return found
 
+    async def backfill(
+        self, request: backfill_pb2.CreateBackfillRequest
+    ) -> backfill_pb2.CreateBackfillResponse:
+        """Runs a range of the past, or plans it; the request's id makes a repetition harmless."""
+        answer: backfill_pb2.CreateBackfillResponse = await self._call(
+            backfill_pb2_grpc.BackfillServiceStub, "CreateBackfill", request
+        )
+        return answer
+
+    async def cancel_backfill(self, name: str) -> backfill_pb2.Backfill:
+        """Has a backfill start nothing further."""
+        request = backfill_pb2.CancelBackfillRequest(name=name)
+        answer = await self._call(backfill_pb2_grpc.BackfillServiceStub, "CancelBackfill", request)
+        found: backfill_pb2.Backfill = answer.backfill
+        return found
+
     async def _call(self, stub: Any, method: str, request: Any) -> Any:
         # All of them may be repeated: what changes something carries an id, or is so already.
         call = Call(stub, method, request)

@@ -32,7 +32,7 @@ _MARKED: Final = {
     "failed", "timed_out", "lost", "expired", "succeeded", "running", "waiting", "retrying",
     "cancelling", "terminating", "cancelled", "terminated", "assigned", "started", "returned",
     "fired", "skipped", "missed", "dropped", "excluded", "buffered", "due", "forecast", "paused",
-    "active", "connected", "draining", "leading", "standby",
+    "active", "connected", "draining", "leading", "standby", "starting", "done",
 }  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from sexton_console.web.guard import MAX_BODY_BYTES, Guard
 from sexton_console.web.live import Live
 from sexton_console.web.pages import (
     agenda,
+    backfills,
     dead,
     job,
     jobs,
@@ -45,6 +46,7 @@ _PAGES: Final[tuple[tuple[str, Page], ...]] = (
     ("/agenda", agenda.show),
     ("/jobs", jobs.show),
     ("/jobs/{namespace}/{job}", job.show),
+    ("/jobs/{namespace}/{job}/backfills", backfills.show),
     ("/runs", runs.show),
     ("/runs/{namespace}/{job}/{run}", run.show),
     ("/why", why.show),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
-from sexton_console.web.actions import of_jobs, of_mesh, of_runs
+from sexton_console.web.actions import of_backfills, of_jobs, of_mesh, of_runs
 from sexton_console.web.actions.asking import endpoint
 
 
@@ -17,6 +17,8 @@ def routes() -> list[Route]:
             ("/jobs/{namespace}/{job}/resume", of_jobs.resume),
             ("/jobs/{namespace}/{job}/trigger", of_jobs.trigger),
             ("/jobs/{namespace}/{job}/delete", of_jobs.delete),
+            ("/jobs/{namespace}/{job}/backfill", of_backfills.start),
+            ("/jobs/{namespace}/{job}/backfills/{backfill}/cancel", of_backfills.cancel),
             ("/runs/{namespace}/{job}/{run}/cancel", of_runs.cancel),
             ("/runs/{namespace}/{job}/{run}/terminate", of_runs.terminate),
             ("/runs/{namespace}/{job}/{run}/retry", of_runs.retry),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -39,6 +39,8 @@ class Action:
     """Of the form, with their values; `reason` and `mode` are shown to be changed."""
     choices: Mapping[str, str] = field(default_factory=dict)
     """What `mode` may be, each with what it means."""
+    lines: Sequence[str] = ()
+    """What it is about, one by one."""
     danger: bool = False
 
 

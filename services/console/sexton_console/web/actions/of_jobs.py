@@ -22,7 +22,9 @@ _MODES: Final = {
 }
 
 
-class _Job(NamedTuple):
+class JobHere(NamedTuple):
+    """The job that an address names."""
+
     name: str
     full: str
     url: str
@@ -30,7 +32,7 @@ class _Job(NamedTuple):
 
 async def pause(request: Request) -> Action:
     """Stops new starts."""
-    job = _job(request)
+    job = job_of(request)
 
     async def do(desk: Desk, form: Mapping[str, str]) -> Done:
         await desk.api.pause(job.name, reason_of(form))
@@ -50,7 +52,7 @@ async def pause(request: Request) -> Action:
 
 async def resume(request: Request) -> Action:
     """Lets a job start again."""
-    job = _job(request)
+    job = job_of(request)
 
     async def do(desk: Desk, form: Mapping[str, str]) -> Done:
         _, mode = _MODES.get(form.get("mode", ""), _MODES["next"])
@@ -72,7 +74,7 @@ async def resume(request: Request) -> Action:
 
 async def trigger(request: Request) -> Action:
     """Starts a run."""
-    job = _job(request)
+    job = job_of(request)
 
     async def do(desk: Desk, form: Mapping[str, str]) -> Done:
         answer = await desk.api.trigger(job.name, form.get("request_id") or new_id())
@@ -94,7 +96,7 @@ async def trigger(request: Request) -> Action:
 
 async def delete(request: Request) -> Action:
     """Deletes a job, this incarnation of it."""
-    job = _job(request)
+    job = job_of(request)
     found = await desk_of(request).api.job(job.name)
 
     async def do(desk: Desk, form: Mapping[str, str]) -> Done:
@@ -120,6 +122,7 @@ def new_id() -> str:
     return secrets.token_hex(16)
 
 
-def _job(request: Request) -> _Job:
+def job_of(request: Request) -> JobHere:
+    """Gives the job of an address."""
     namespace, short = request.path_params["namespace"], request.path_params["job"]
-    return _Job(job_name(namespace, short), f"{namespace}/{short}", job_url(namespace, short))
+    return JobHere(job_name(namespace, short), f"{namespace}/{short}", job_url(namespace, short))
