@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sexton_console.mesh import numbers as module
-from sexton_console.mesh.numbers import Numbers, Seen, fingerprint
+from sexton_console.mesh.numbers import Numbers, Seen, alike
 
 NOW = 1_800_000_000.0
 
@@ -65,7 +65,7 @@ def test_failures_that_differ_by_numbers_and_ids_alone_are_one_kind():
     )
     assert second.message == "disk full"
     assert [each.message for each in numbers.failures(NOW + 2)] == ["disk full"]
-    assert fingerprint("j", "k", "id 5f3c9a7e1b2d4c6f line\nmore") == fingerprint(
+    assert alike("j", "k", "id 5f3c9a7e1b2d4c6f line\nmore") == alike(
         "j", "k", "id 0123456789abcdef line\nother"
     )
 

@@ -6,6 +6,7 @@ followed each run that was seen stands for several (`weight`), and the numbers a
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections import OrderedDict, deque
@@ -81,7 +82,8 @@ class Minute:
 class Failure:
     """Failures that look alike."""
 
-    fingerprint: str
+    alike: str
+    """The same for all of them, and for no others; short enough for an address."""
     job: str
     kind: str
     message: str
@@ -199,7 +201,7 @@ class Numbers:
             self._jobs.popitem(last=False)
 
     def _group(self, seen: Seen) -> None:
-        found = fingerprint(seen.job, seen.kind, seen.message)
+        found = alike(seen.job, seen.kind, seen.message)
         failure = self._failures.get(found)
         if failure is None:
             message = seen.message[:_MESSAGE_CHARACTERS]
@@ -220,11 +222,11 @@ FAILED: Final = frozenset({"failed", "timed_out", "lost", "expired"})
 """States that a person may have to look at; cancelled and terminated were asked for."""
 
 
-def fingerprint(job: str, kind: str, message: str) -> str:
+def alike(job: str, kind: str, message: str) -> str:
     """Gives what failures that look alike have in common: numbers and ids are left out."""
     lines = message.splitlines()
     said = _VARIABLE.sub("#", lines[0] if lines else "")[:_MESSAGE_CHARACTERS]
-    return f"{job}|{kind}|{said}"
+    return hashlib.blake2b(f"{job}|{kind}|{said}".encode(), digest_size=8).hexdigest()
 
 
 def percentile(values: Iterable[float], part: float) -> float | None:

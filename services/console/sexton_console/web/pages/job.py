@@ -29,6 +29,8 @@ from sexton_console.words import (
 NEXT: Final = 20
 LEDGER: Final = 60
 RUNS: Final = 20
+LATE_S: Final = 15.0
+"""From here on a start counts as late: what `late_after` is where a job does not say otherwise."""
 
 
 class RunRow(NamedTuple):
@@ -50,6 +52,10 @@ class RunRow(NamedTuple):
     def late_s(self) -> float | None:
         """Gives how late it started."""
         return max(0, self.started - self.due) / 1e9 if self.started else None
+
+    def is_late(self, now_s: float) -> bool:
+        """Tells whether it started late, or has not started and is late already."""
+        return (self.started or now_s * 1e9) - self.due > LATE_S * 1e9
 
     @property
     def took_s(self) -> float | None:

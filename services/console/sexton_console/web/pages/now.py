@@ -17,7 +17,7 @@ from sexton_console.mesh.api import part
 from sexton_console.mesh.numbers import Minute
 from sexton_console.web import charts
 from sexton_console.web.desk import Desk, desk_of
-from sexton_console.web.pages.job import RunRow, run_row
+from sexton_console.web.pages.job import LATE_S, RunRow, run_row
 from sexton_console.web.render import render
 from sexton_console.web.shared import shared
 from sexton_console.words import LIVE_STATES, enum_word
@@ -25,8 +25,6 @@ from sexton_console.words import LIVE_STATES, enum_word
 LIVE: Final = 200
 """Runs in flight that are looked at for late ones."""
 SHOWN: Final = 12
-LATE_S: Final = 15.0
-"""From here on a start counts as late: what `late_after` is where a job does not say otherwise."""
 FAILURES_S: Final = 3_600.0
 _MEMBERS_S: Final = 2.0
 _MINUTE_NS: Final = 60 * 10**9
@@ -45,7 +43,7 @@ async def show(request: Request) -> Response:
     now_s = desk.now_s
     running = [run_row(run) for run in live.value.runs] if live.value else []
     minutes = _with_live(numbers.minutes(now_s), running)
-    late = [run for run in running if _is_late(run, now_s)]
+    late = [run for run in running if run.is_late(now_s)]
     last = minutes[-6:-1]
     return render(
         request,
@@ -86,11 +84,6 @@ def _with_live(minutes: Sequence[Minute], runs: Iterable[RunRow]) -> list[Minute
     """
     waiting = Counter(run.due // _MINUTE_NS for run in runs)
     return [replace(each, due=each.due + waiting[each.number]) for each in minutes]
-
-
-def _is_late(run: RunRow, now_s: float) -> bool:
-    started_s = (run.started or now_s * 1e9) / 1e9
-    return started_s - run.due / 1e9 > LATE_S
 
 
 def _counts(answer: api.ListMembersResponse | None) -> dict[str, int]:
