@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import structlog
 
@@ -22,7 +22,8 @@ from sexton_sim.check import Verdict
 from sexton_sim.clock import DEFAULT_WALL_NS
 from sexton_sim.disks import SimDisk
 from sexton_sim.event_log import EventLog, Trace
-from sexton_sim.faults import FaultPlan, Injector, Traps
+from sexton_sim.faults.plan import FaultPlan
+from sexton_sim.faults.traps import Traps
 from sexton_sim.history import History, Recorder
 from sexton_sim.loop import SimLoop
 from sexton_sim.network import Network
@@ -52,6 +53,16 @@ class Outcome:
     """Without the time in which everybody slept."""
     steps: int
     events: int
+
+
+class Storm(Protocol):
+    """Faults that come one after another."""
+
+    async def run(self, duration_s: float) -> None:
+        """Injects them for so long."""
+
+    def heal(self) -> None:
+        """Ends every fault and starts what is dead."""
 
 
 class Host:
@@ -184,12 +195,12 @@ class Simulation(ABC):
     def _judge(self, history: History, failure: str) -> Verdict:
         """Holds the history against what was promised."""
 
-    async def _storm(self, injector: Injector, duration_s: float) -> None:
+    async def _storm(self, storm: Storm, duration_s: float) -> None:
         """Starts everybody, injects faults for so long, and heals them."""
         for host in self.hosts:
             host.start()
-        await injector.run(duration_s)
-        injector.heal()
+        await storm.run(duration_s)
+        storm.heal()
 
     def _pass_step(self, when: str, batch: WriteBatch) -> bool:
         """Passes the points at which one of the store's steps becomes durable."""

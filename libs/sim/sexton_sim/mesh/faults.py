@@ -10,14 +10,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, Protocol, cast
 
-from sexton_sim.faults import Deed, Deeds, FaultPlan, Injector
+from sexton_sim.faults import Deed, Deeds, FaultPlan, Injector, Traps
 from sexton_sim.faults.everywhere import DEEDS as EVERYWHERE
-
-if TYPE_CHECKING:
-    from sexton_sim.mesh.world import MeshWorld
-    from sexton_sim.simulation import Host
+from sexton_sim.simulation import Host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,34 +55,51 @@ class MeshFaults(FaultPlan):
     """At the same point, both."""
 
 
+class Mesh(Protocol):
+    """A mesh, as far as faults strike it."""
+
+    members: Sequence[Host]
+    """Everybody but the store."""
+    traps: Traps
+
+    def acting(self, role: str) -> list[Host]:
+        """Lists the processes of a role that lead, or own, a shard."""
+
+    def request_stop(self, name: str) -> bool:
+        """Sends SIGTERM; tells whether there was somebody who could take it."""
+
+    def restore_backup(self, rng: random.Random) -> bool:
+        """Kills the store and puts a backup in its place; tells whether there was any."""
+
+
 class CrashPoint(NamedTuple):
     """Where to strike, and whom; `who` is the process that passes."""
 
     point: str
-    victims: Callable[[MeshWorld, str], Sequence[Host]]
+    victims: Callable[[Mesh, str], Sequence[Host]]
 
 
-def _leaders(world: MeshWorld, _who: str) -> Sequence[Host]:
+def _leaders(world: Mesh, _who: str) -> Sequence[Host]:
     return world.acting("coordinator")
 
 
-def _owners(world: MeshWorld, _who: str) -> Sequence[Host]:
+def _owners(world: Mesh, _who: str) -> Sequence[Host]:
     return world.acting("queue")
 
 
-def _coordinators(world: MeshWorld, _who: str) -> Sequence[Host]:
+def _coordinators(world: Mesh, _who: str) -> Sequence[Host]:
     return [host for host in world.members if host.name.startswith("coordinator")]
 
 
-def _queues(world: MeshWorld, _who: str) -> Sequence[Host]:
+def _queues(world: Mesh, _who: str) -> Sequence[Host]:
     return [host for host in world.members if host.name.startswith("queue")]
 
 
-def _passing(world: MeshWorld, who: str) -> Sequence[Host]:
+def _passing(world: Mesh, who: str) -> Sequence[Host]:
     return [host for host in world.members if host.name == who]
 
 
-def _passing_and_owners(world: MeshWorld, who: str) -> Sequence[Host]:
+def _passing_and_owners(world: Mesh, who: str) -> Sequence[Host]:
     return [*_passing(world, who), *world.acting("queue")]
 
 
@@ -174,8 +188,8 @@ def _restore_backup(it: Injector, rng: random.Random) -> None:
         it.note("restore_backup")
 
 
-def _mesh(it: Injector) -> MeshWorld:
-    return cast("MeshWorld", it.world)
+def _mesh(it: Injector) -> Mesh:
+    return cast("Mesh", it.world)
 
 
 DEEDS: Deeds = {
