@@ -45,12 +45,14 @@ def store(
     json: Json = False,
 ) -> None:
     """Measure a store of its own: commits, compare-and-set, leases; against raw LMDB."""
-    from sexton_cli.bench.store import measure  # noqa: PLC0415 - heavy
+    from sexton_cli.bench.machine import here  # noqa: PLC0415 - heavy
+    from sexton_cli.bench.store import measure  # noqa: PLC0415
 
     measured = asyncio.run(measure(seconds, folder))
     if json:
-        print_json(measured)
+        print_json({"on": here()} | measured)
         return
+    print_line(f"{here()}\n")
     rows = measured["commits"]
     print_table([name.upper() for name in rows[0]], [list(row.values()) for row in rows])
     for title, row in (
@@ -235,9 +237,12 @@ def console(
 
 def _show(measured: dict[str, Any], *, json: bool) -> None:
     """Prints numbers as one table, figures by service as another, and each list of rows as one."""
+    from sexton_cli.bench.machine import here  # noqa: PLC0415 - with the figures alone
+
     if json:
-        print_json(measured)
+        print_json({"on": here()} | measured)
         return
+    print_line(f"{here()}\n")
     named = {name: value for name, value in measured.items() if isinstance(value, dict)}
     rows = {name: value for name, value in measured.items() if isinstance(value, list)}
     plain = [item for item in measured.items() if item[0] not in {*named, *rows}]
