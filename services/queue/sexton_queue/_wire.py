@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
 from sexton.errors import InvalidArgument, TooLarge
@@ -37,8 +38,14 @@ KINDS: Final = ("shell", "http")
 MAX_RESPONSE_BYTES: Final = 2 * 1024 * 1024
 """A message to a worker is closed beyond this; one run more and it stays below 4 MiB."""
 MAX_RESPONSE_ITEMS: Final = 10_000
+_OWN_BYTES: Final = 512
+"""About what an assignment takes, at most twice as much, beside what it shares with others."""
 
 _MAX_MILLISECONDS: Final = 10 * 366 * 86_400_000
+_SHORT_MS: Final = 1_000
+"""Of the execution of an attempt whose end is shared with others of the same."""
+_SUCCEEDED: Final = run_pb2.ATTEMPT_STATE_SUCCEEDED
+_SUCCEED: Final = RunEvent.SUCCEED
 _EVENTS: Final = {
     run_pb2.ATTEMPT_STATE_SUCCEEDED: RunEvent.SUCCEED,
     run_pb2.ATTEMPT_STATE_FAILED: RunEvent.FAIL,
@@ -47,6 +54,9 @@ _EVENTS: Final = {
     run_pb2.ATTEMPT_STATE_TERMINATED: RunEvent.STOP,
 }
 
+
+_make = tuple.__new__
+"""Makes a named tuple of all its parts; its own constructor costs twice as much."""
 
 Completion: TypeAlias = tuple[Ref, RunEvent, AttemptEnd, Duration]
 """Of which attempt, how it ended in the words of the rules and of its record, and for how long it
@@ -157,20 +167,21 @@ def pull_responses(
         response = worker_pb2.PullResponse(heartbeat=stream.heartbeat)
         stream.heartbeat = 0
         size = taken = 0
+        add, session = response.assignments.add, stream.session
         for assigned in stream.assignments:
-            message = response.assignments.add()
-            _assign(message, assigned, stream.session)
+            message = add()
+            size += _assign(message, assigned, session) + _OWN_BYTES
             if assigned.not_before > now:
                 message.start_in_ns = _with_drift(assigned.not_before - now)
-            size += message.ByteSize()
             taken += 1
             if size > MAX_RESPONSE_BYTES:
                 break
         del stream.assignments[:taken]
         answers = stream.answers[:MAX_RESPONSE_ITEMS]
         del stream.answers[:MAX_RESPONSE_ITEMS]
+        add_result = response.results.add
         for ref, accepted, state in answers:
-            result = response.results.add(accepted=accepted)
+            result = add_result(accepted=accepted)
             attempt = result.attempt
             attempt.handle, attempt.token = ref
             if state is not None:
@@ -217,19 +228,32 @@ def _welcome(greeting: Greeting, owner_token: int, times: SessionTimes) -> worke
     )
 
 
-def _assign(message: worker_pb2.Assignment, assigned: Assigned, session: str) -> None:
-    """Writes an assignment: what all runs of its version share is there already, serialised."""
-    origin = assigned.origin
-    message.MergeFromString(origin.template.assignment)
-    message.session = session
-    message.number = assigned.number
-    message.run = origin.run_name
+def _assign(message: worker_pb2.Assignment, assigned: Assigned, session: str) -> int:
+    """Writes an assignment, and tells how many bytes of it are shared with others.
+
+    They are there already, serialised: those of all runs of its version, and of its worker.
+    """
+    ref, number, origin, timeout, start_timeout, _ = assigned
+    template = origin.template
+    shared = template.assignment + _shared(session, number, timeout, start_timeout)
+    message.MergeFromString(shared)
+    message.run = template.run_names + origin.run_id
     message.nominal_time_ns = origin.nominal_ns
-    message.timeout_ms = max(assigned.timeout // MILLISECOND, 1)
-    message.start_timeout_ms = -(-assigned.start_timeout // MILLISECOND)
     message.traceparent = origin.traceparent
     attempt = message.attempt
-    attempt.handle, attempt.token = assigned.ref
+    attempt.handle, attempt.token = ref
+    return len(shared)
+
+
+@lru_cache(maxsize=1_024)
+def _shared(session: str, number: int, timeout: Duration, start_timeout: Duration) -> bytes:
+    """Writes what many assignments to a worker have in common, of whatever job they are."""
+    return worker_pb2.Assignment(
+        session=session,
+        number=number,
+        timeout_ms=max(timeout // MILLISECOND, 1),
+        start_timeout_ms=-(-start_timeout // MILLISECOND),
+    ).SerializeToString()
 
 
 def _with_drift(duration: Duration) -> Duration:
@@ -243,6 +267,10 @@ def _completion(said: worker_pb2.Completion) -> Completion:
     state, for_good, retry_after_ms = said.state, said.for_good, said.retry_after_ms
     result_json, output_tail = said.result_json, said.output_tail
     wait_ms, execution_ms = said.wait_ms, said.execution_ms
+    nothing_else = not (for_good or retry_after_ms or result_json or output_tail or wait_ms)
+    nothing_else = nothing_else and not said.HasField("error")
+    if state == _SUCCEEDED and nothing_else and 0 <= execution_ms < _SHORT_MS:
+        return ref, _SUCCEED, _plain_end(execution_ms), 0
     event = _EVENTS.get(state)
     if event is None:
         raise InvalidArgument("completions.state", state, "how an attempt ended")
@@ -273,6 +301,12 @@ def _completion(said: worker_pb2.Completion) -> Completion:
     return ref, event, end, retry_after_ms * MILLISECOND
 
 
+@lru_cache(maxsize=_SHORT_MS)
+def _plain_end(execution_ms: int) -> AttemptEnd:
+    """Gives the end of an attempt that succeeded and has nothing more to say, as most have."""
+    return AttemptEnd(_SUCCEEDED, execution_ms=execution_ms)
+
+
 def _check_milliseconds(field: str, value: int) -> None:
     if not 0 <= value <= _MAX_MILLISECONDS:
         raise InvalidArgument(field, value, "milliseconds, 0 to ten years")
@@ -287,7 +321,7 @@ def _ref(ref: worker_pb2.AttemptRef, field: str) -> Ref:
     handle, token = ref.handle, ref.token
     if not handle or token < 1:
         raise InvalidArgument(field, (handle, token), "a handle and a token as assigned")
-    return Ref(handle, token)
+    return _make(Ref, (handle, token))
 
 
 def _check_text(field: str, text: str, limit: int) -> None:

@@ -22,7 +22,7 @@ from sexton_queue.streams import Ref, WorkerStream
 from sexton_records.keys import session_key
 from sexton_runtime.kv.types import Delete, Put, Txn
 
-_KEYS_BYTES: Final = 400
+KEYS_BYTES: Final = 400
 """About what the keys of a change take, and what it writes besides the record."""
 
 
@@ -40,6 +40,8 @@ class Kind(Enum):
 _ASSIGN: Final = Kind.ASSIGN
 _END: Final = Kind.END
 _ACCEPTED: Final = Judgement.ACCEPTED
+_make = tuple.__new__
+"""Makes a named tuple of all its parts; its own constructor costs twice as much."""
 
 
 class Change:
@@ -47,11 +49,10 @@ class Change:
 
     __slots__ = ("ask", "entry", "kind", "record", "run", "session", "stream", "txn", "value")
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - two are made for every run, and keywords cost as much again
         self,
         kind: Kind,
         txn: Txn,
-        *,
         entry: Entry | None = None,
         run: Run | None = None,
         record: Record | None = None,
@@ -71,37 +72,20 @@ class Change:
         self.session = session
         self.stream = stream
 
-    @property
-    def size_bytes(self) -> int:
-        """Tells about how much of a message it takes."""
-        return _KEYS_BYTES + len(self.value)
-
 
 def assignment(entry: Entry, session: Session, now: Instant) -> Change:
     """Gives the next attempt of a run to a session: of a ready one, or a moment before it is."""
-    before = entry.record
-    early = entry.run.not_before > now
-    run = assign(entry.run, session.id, now)
-    if run.not_before != before.not_before_ns:  # the owner has put it off, by its own estimate
-        run = run._replace(not_before=before.not_before_ns)
-    value, record = records.assign_record(before, run, session.record.worker, now)
-    txn = records.assign_txn(
-        entry.key,
-        entry.revision,
-        value,
-        state_key=before.origin.template.state_key,
-        not_before=entry.run.assignable_at if early else run.not_before,
-    )
-    return Change(
-        _ASSIGN,
-        txn,
-        entry=entry,
-        run=run,
-        record=record,
-        value=value,
-        session=session,
-        stream=session.stream,
-    )
+    before, waiting = entry.record, entry.run
+    run = assign(waiting, session.id, now)
+    not_before = before.not_before_ns
+    if run.not_before != not_before:  # the owner has put it off, by its own estimate
+        run = run._replace(not_before=not_before)
+    value, record = records.assign_record(before, run, session.worker, now)
+    if waiting.not_before > now:
+        not_before = waiting.assignable_at
+    state_key = before.origin.template.state_key
+    txn = records.assign_txn(entry.key, entry.revision, value, state_key, not_before)
+    return Change(_ASSIGN, txn, entry, run, record, value, None, session, session.stream)
 
 
 def opening(session: Session, shard: int) -> Change:
@@ -164,8 +148,8 @@ def _completion(entry: Entry, ask: Complete, now: Instant) -> Change | None:
         ask.answer(settled.judgement is Judgement.REPEATED, entry.run.state)
         return None
     end = ask.end
-    if entry.started_at:
-        end = end._replace(started_at=entry.started_at)
+    if entry.started_at and not (end.execution_ms or end.wait_ms):
+        end = _make(AttemptEnd, (*end[:-1], entry.started_at))
     return _after_attempt(entry, settled.run, end, ask, now=now)
 
 
@@ -177,7 +161,7 @@ def _after_attempt(entry: Entry, run: Run, end: AttemptEnd, ask: Ask, *, now: In
     else:
         txn = records.move_txn(entry.key, entry.revision, value)
         kind = Kind.LINE_UP
-    return Change(kind, txn, entry=entry, run=run, record=record, value=value, ask=ask)
+    return Change(kind, txn, entry, run, record, value, ask)
 
 
 def _end(entry: Entry, ask: End, now: Instant) -> Change | None:

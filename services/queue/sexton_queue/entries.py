@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sexton_core.instants import Duration, Instant
 from sexton_core.runs import Run
@@ -39,6 +39,9 @@ class Place(Enum):
     READY = "ready"
     DELAYED = "delayed"
     HELD = "held"  # with a session
+
+
+_NOWHERE: Final = Place.NOWHERE  # a function call each time in CPython 3.11
 
 
 class Complete(NamedTuple):
@@ -119,7 +122,7 @@ class Entry:
         self.requirement = template.requirement
         self.arrived_at: Instant = 0
         """Mesh time at which this owner was told of it; 0: it had been there before."""
-        self.place = Place.NOWHERE
+        self.place = _NOWHERE
         self.busy = False
         """A commit of it is under way, or what became of one is being read."""
         self.asks: list[Ask] = []

@@ -41,6 +41,11 @@ GATHER_NS: Final[Duration] = 50 * MILLISECOND
 
 _SLACK: Final = 64
 
+# Members of an Enum take a function call each in CPython 3.11: those of every run are kept here.
+_NOWHERE: Final = Place.NOWHERE
+_READY: Final = Place.READY
+_DELAYED: Final = Place.DELAYED
+
 
 class Refill(NamedTuple):
     """A page to be read: from `start` on, before `end`, at most `limit` items."""
@@ -161,16 +166,16 @@ class Line:
 
     def leave(self, entry: Entry) -> None:
         """Takes a run out of the line; no effect where it is not in it."""
-        if entry.place is Place.READY:
+        if entry.place is _READY:
             self._unready(self._lanes[entry.queue, entry.priority], entry)
-        elif entry.place is Place.DELAYED:
+        elif entry.place is _DELAYED:
             self._undelay(self._lanes[entry.queue, entry.priority], entry)
 
     def wake(self, now: Instant) -> None:
         """Makes ready what was delayed until now, and has lanes read whose forgotten runs wake."""
         while self._waking and self._waking[0][0] <= now:
             not_before, _, entry = heappop(self._waking)
-            if entry.place is Place.DELAYED and entry.run.not_before == not_before:
+            if entry.place is _DELAYED and entry.run.not_before == not_before:
                 lane = self._lanes[entry.queue, entry.priority]
                 self._undelay(lane, entry)
                 self._ready(lane, entry)
@@ -283,7 +288,7 @@ class Line:
     # Inside
 
     def _ready(self, lane: Lane, entry: Entry) -> None:
-        entry.place = Place.READY
+        entry.place = _READY
         entry.ready_since = entry.ready_since or max(entry.run.not_before, entry.run.due)
         lane.ready[entry.key] = self.ready[entry.key] = entry
         lane.wanted[entry.requirement] += 1
@@ -293,18 +298,20 @@ class Line:
 
     def _unready(self, lane: Lane, entry: Entry) -> None:
         del lane.ready[entry.key], self.ready[entry.key]
-        lane.wanted[entry.requirement] -= 1
-        if not lane.wanted[entry.requirement]:
+        left = lane.wanted[entry.requirement] - 1
+        if left:
+            lane.wanted[entry.requirement] = left
+        else:
             del lane.wanted[entry.requirement]
-        entry.place = Place.NOWHERE
+        entry.place = _NOWHERE
 
     def _undelay(self, lane: Lane, entry: Entry) -> None:
         del lane.delayed[entry.key]
         self.early.pop(entry.key, None)
-        entry.place = Place.NOWHERE
+        entry.place = _NOWHERE
 
     def _delay(self, lane: Lane, entry: Entry) -> None:
-        entry.place = Place.DELAYED
+        entry.place = _DELAYED
         entry.ready_since = 0
         lane.delayed[entry.key] = entry
         not_before, assignable_at = entry.run.not_before, entry.run.assignable_at
@@ -320,7 +327,7 @@ class Line:
             if wakes < lane.rescan_at:
                 lane.rescan_at = wakes
                 heappush(self._rescans, (wakes, lane.prefix, lane))
-            self._waking = [item for item in self._waking if item[2].place is Place.DELAYED]
+            self._waking = [item for item in self._waking if item[2].place is _DELAYED]
             heapify(self._waking)
 
     def _draw_near(self, now: Instant) -> None:
@@ -328,7 +335,7 @@ class Line:
         while self._nearing and self._nearing[0][0] <= now:
             entry = heappop(self._nearing)[2]
             mature = entry.run.assignable_at <= now and not entry.too_early
-            if entry.place is Place.DELAYED and mature:
+            if entry.place is _DELAYED and mature:
                 self.early[entry.key] = entry
                 _put(entry, self._near, self.early)
 
@@ -385,7 +392,10 @@ class Line:
 
 def _put(entry: Entry, heads: dict[str, dict[str, list[bytes]]], which: Collection[bytes]) -> None:
     """Notes a run by its queue and what it requires; `which`: the keys of those that count."""
-    keys = heads.setdefault(entry.queue, {}).setdefault(entry.requirement, [])
+    try:
+        keys = heads[entry.queue][entry.requirement]
+    except KeyError:
+        keys = heads.setdefault(entry.queue, {}).setdefault(entry.requirement, [])
     heappush(keys, entry.key)
     if len(keys) > _SLACK + 4 * len(which):  # most of them have left by another door
         keys[:] = sorted({key for key in keys if key in which})
@@ -399,8 +409,11 @@ def _foremost(
     for requirement, keys in heads.items():
         if requirement not in offers:
             continue
-        while keys and keys[0] not in runs:
+        while keys:
+            first = runs.get(keys[0])
+            if first is not None:
+                if best is None or first.key < best.key:
+                    best = first
+                break
             heappop(keys)
-        if keys and (best is None or keys[0] < best.key):
-            best = runs[keys[0]]
     return best

@@ -14,9 +14,10 @@ from sexton_core.instants import MAX_INSTANT, MILLISECOND, SECOND, Instant
 from sexton_core.runs import STATES, Run, assigned
 from sexton_core.words import RunState
 from sexton_queue import changes
-from sexton_queue.changes import Change, Kind
+from sexton_queue.changes import KEYS_BYTES, Change, Kind
 from sexton_queue.counters import Counters
 from sexton_queue.entries import Ask, Complete, End, Entry, GiveBack, Lose, Now, Place
+from sexton_queue.pieces import Record
 from sexton_queue.roster import Roster
 from sexton_queue.sessions import Session, Sessions, SessionTimes
 from sexton_queue.spans import Ended
@@ -37,6 +38,7 @@ _FULL_PAUSE: Final = SECOND
 """While the store is full, nothing new is written for this long at a time."""
 
 
+_NOWHERE: Final = Place.NOWHERE
 _COMMITTED: Final = Outcome.COMMITTED
 _ASSIGN: Final = Kind.ASSIGN
 _STAY: Final = Kind.STAY
@@ -99,7 +101,7 @@ class Machine:
         budget = MAX_CHANGE_BYTES
         for change in self._due(now):
             found.append(change)
-            budget -= change.size_bytes
+            budget -= KEYS_BYTES + len(change.value)
             if len(found) >= MAX_CHANGES or budget <= 0:
                 break
         return found
@@ -108,18 +110,19 @@ class Machine:
         self, committed: Sequence[Change], results: Sequence[TxnResult] | None, now: Now
     ) -> None:
         """Takes what became of changes; None: that is not known."""
-        for index, change in enumerate(committed):
-            result = None if results is None else results[index]
+        answers = [None] * len(committed) if results is None else results
+        for change, result in zip(committed, answers, strict=True):
             outcome = None if result is None else result.outcome
+            if result is not None and outcome is _COMMITTED and change.entry is not None:
+                self._committed(change, change.entry, result.revision, now)
+                continue
             if outcome is not _COMMITTED:
                 self._count(outcome, now)
             if change.entry is None:
                 assert change.session is not None
                 durable = outcome is _COMMITTED
                 self._settle_session(change.kind, change.session, durable=durable)
-            elif result is not None and outcome is _COMMITTED:
-                self._committed(change, change.entry, result.revision, now)
-            elif change.kind is Kind.ASSIGN:
+            elif change.kind is _ASSIGN:
                 self._not_assigned(change, change.entry, result, now)
             else:
                 self._not_changed(change, change.entry, outcome)
@@ -139,10 +142,11 @@ class Machine:
         yield from self._session_changes()
         self.roster.welcome_ready()
         self.roster.send_unsent(now)
+        assignment, hold, mesh = changes.assignment, self.table.hold, now.mesh
         for session, entry in self.roster.takers():
-            change = changes.assignment(entry, session, now.mesh)
+            change = assignment(entry, session, mesh)
             entry.busy = True
-            self.table.hold(entry, session)
+            hold(entry, session)
             yield change
 
     def _asked(self, now: Now) -> Iterator[Change]:
@@ -155,7 +159,7 @@ class Machine:
                     entry.busy = True
                     self.table.line.leave(entry)
                     yield change
-            if not entry.busy and entry.place is Place.NOWHERE:
+            if not entry.busy and entry.place is _NOWHERE:
                 self.table.drop(entry)
 
     def _session_changes(self) -> Iterator[Change]:
@@ -189,51 +193,65 @@ class Machine:
             self.roster.closing[session.id] = session
 
     def _committed(self, change: Change, entry: Entry, revision: int, now: Now) -> None:
-        run, record, before = change.run, change.record, entry.run
+        kind, run, record = change.kind, change.run, change.record
         assert run is not None
         assert record is not None
         entry.busy = False
         entry.revision = revision
         entry.record = record
-        self._count_change(change, run)
-        if change.kind is _ASSIGN:
+        if kind is _ASSIGN:
             entry.run = assigned(run, revision)
-            entry.started_at = 0
-            entry.progress = None
-            entry.unsure = False
             self._assigned(change, entry, now)
-        elif change.kind is _STAY:
-            if before.started and not run.started:
+        elif kind is _END:
+            entry.run = run
+            self._over(change, entry, run, record, revision)
+            return
+        elif kind is _STAY:
+            self._count_ask(change.ask)
+            if entry.run.started and not run.started:
                 run = run._replace(started=True, ever_started=True)
             entry.run = run
             self.table.timers.set(entry.key, run)
             changes.stop_sent(entry)
+            _answer(change.ask, run.state)
         else:
+            self._count_ask(change.ask)
+            self.counters.retried += run.state is RunState.RETRYING
             entry.run = run
             entry.started_at = 0
             self.table.take_out(entry)
-        _answer(change.ask, run.state)
-        if change.kind is _END:
-            self.table.forget(entry, revision)
-            if self._ended is not None:
-                self._ended(change.value, record.origin.traceparent, run.state, entry.arrived_at)
-            while entry.asks:
-                answer_ended(run, entry.asks.pop(0))
-            return
+            _answer(change.ask, run.state)
         if entry.asks:
             self.table.put_up(entry)
-        if change.kind is Kind.LINE_UP:
+        if kind is Kind.LINE_UP:
             self.table.line_up(entry, now)
 
     def _assigned(self, change: Change, entry: Entry, now: Now) -> None:
+        self.counters.assigned += 1
+        entry.started_at = 0
+        entry.progress = None
+        entry.unsure = False
         session = change.session
         assert session is not None
         if session.ended:
             entry.asks.append(Lose(session.id, "it had ended when the assignment was committed"))
-        elif session.welcomed and session.stream is change.stream:
+        elif session.stream is change.stream and session.welcomed:
             self.roster.send(entry, now)
         else:
             session.unsent[entry.key] = entry
+
+    def _over(self, change: Change, entry: Entry, run: Run, record: Record, revision: int) -> None:
+        counters, ask = self.counters, change.ask
+        counters.settled += 1
+        counters.dead_letters += STATES[run.state].dead_letter
+        self._count_ask(ask)
+        self.table.take_out(entry)
+        _answer(ask, run.state)
+        self.table.forget(entry, revision)
+        if self._ended is not None:
+            self._ended(change.value, record.origin.traceparent, run.state, entry.arrived_at)
+        while entry.asks:
+            answer_ended(run, entry.asks.pop(0))
 
     def _not_assigned(
         self, change: Change, entry: Entry, result: TxnResult | None, now: Now
@@ -268,27 +286,19 @@ class Machine:
         else:
             self.table.mark_unknown(entry)
 
-    def _count_change(self, change: Change, run: Run) -> None:
+    def _count_ask(self, ask: Ask | None) -> None:
         counters = self.counters
-        match change.ask:
-            case Complete():
-                counters.completed += 1
-            case GiveBack():
-                counters.returned += 1
-            case Lose():
-                counters.lost += 1
-        if change.kind is _ASSIGN:
-            counters.assigned += 1
-        elif change.kind is _END:
-            counters.settled += 1
-            counters.dead_letters += STATES[run.state].dead_letter
-        elif run.state is RunState.RETRYING:
-            counters.retried += 1
+        if type(ask) is Complete:
+            counters.completed += 1
+        elif type(ask) is GiveBack:
+            counters.returned += 1
+        elif type(ask) is Lose:
+            counters.lost += 1
 
 
 def _answer(ask: Ask | None, state: RunState) -> None:
     """Tells whoever asked that it is durable."""
-    if isinstance(ask, Complete):
+    if type(ask) is Complete:
         ask.answer(True, state)
     elif isinstance(ask, End) and ask.answer is not None:
         ask.answer(state)

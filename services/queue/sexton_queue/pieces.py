@@ -48,6 +48,10 @@ OWNED: Final = (
 _TEMPLATE: Final = 0x0A
 """What the field `template` begins with: its number, 1, and that its length follows."""
 _WAITING: Final = RunState.WAITING
+_NEW: Final = Run("", RunPolicy(), 0, 0, 0)[5:]
+"""What all runs have in common of which no attempt was made."""
+_make = tuple.__new__
+"""Makes a named tuple of all its parts; its own constructor costs twice as much."""
 
 
 class Template:
@@ -55,7 +59,6 @@ class Template:
 
     __slots__ = (
         "assignment",
-        "job",
         "policy",
         "priority",
         "queue",
@@ -110,6 +113,14 @@ class Origin(NamedTuple):
         return self.template.run_names + self.run_id
 
 
+class Live(NamedTuple):
+    """The attempt that is under way."""
+
+    piece: bytes
+    """Its `AttemptRecord`, serialised; the token is not in it before it has been copied."""
+    assign_time_ns: Instant
+
+
 class Record(NamedTuple):
     """A record as it stands, but for what `Run` holds. Nothing in it is ever changed."""
 
@@ -118,7 +129,7 @@ class Record(NamedTuple):
     """As recorded; the owner may have put the run off further, by its estimate of the time."""
     past: tuple[bytes, ...] = ()
     """Ended attempts, oldest first, each a serialised record with nothing else."""
-    live: pb.AttemptRecord | None = None
+    live: Live | None = None
     cancel: pb.CancelRecord | None = None
 
 
@@ -144,11 +155,13 @@ class RecordReader:
         if not end or rest.deliveries or rest.state != 1 or rest.HasField("template"):
             return self._read_written(value, revision)
         # No owner has written it: all that an owner writes follows an assignment or is the end.
-        template = self._template(value[:end])
+        field = value[:end]
+        template = self._templates.get(field) or self._template(field)
         run_id, not_before = rest.run_id, rest.not_before_ns
-        origin = Origin(value, template, run_id, rest.nominal_ns, rest.traceparent, not_before)
-        run = Run(run_id, template.policy, rest.create_time_ns, rest.due_ns, not_before)
-        return Record(origin, not_before), run
+        parts = (value, template, run_id, rest.nominal_ns, rest.traceparent, not_before)
+        record = _make(Record, (_make(Origin, parts), not_before, (), None, None))
+        times = (rest.create_time_ns, rest.due_ns, not_before)
+        return record, _make(Run, (run_id, template.policy, *times, *_NEW))
 
     def _read_written(self, value: bytes, revision: int) -> tuple[Record, Run]:
         """Takes apart what an owner has written."""
@@ -158,7 +171,7 @@ class RecordReader:
         if run.state in WITH_WORKER:
             run = run._replace(started=False, ever_started=whole.started)
         attempts = [*whole.attempts]
-        live = attempts.pop() if attempts and run.state in WITH_WORKER else None
+        live = live_of(attempts.pop()) if attempts and run.state in WITH_WORKER else None
         past = tuple([RunRecord(attempts=[one]).SerializeToString() for one in attempts])
         cancel = whole.cancel if whole.HasField("cancel") else None
         fixed = RunRecord()
@@ -191,6 +204,11 @@ class RecordReader:
         return policy
 
 
+def live_of(attempt: pb.AttemptRecord) -> Live:
+    """Returns an attempt that is under way as a record in pieces has it."""
+    return Live(attempt.SerializeToString(), attempt.assign_time_ns)
+
+
 def only_waits(run: Run) -> bool:
     """Tells whether a run only waits: no session holds it and no timer of its own runs."""
     policy = run.policy
@@ -205,6 +223,8 @@ def _template_end(value: bytes) -> int:
     """
     if not value or value[0] != _TEMPLATE:
         return 0
+    if len(value) > 2 and value[1] >= 0x80 > value[2]:  # almost always
+        return 3 + (value[1] & 0x7F | value[2] << 7)
     size = shift = 0
     for index in range(1, min(len(value), 6)):
         byte = value[index]

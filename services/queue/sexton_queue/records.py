@@ -17,7 +17,7 @@ from sexton_core.instants import MILLISECOND, Instant
 from sexton_core.runs import STATES as RULES
 from sexton_core.runs import Run, RunPolicy
 from sexton_core.words import RunState
-from sexton_queue.pieces import Origin, Record
+from sexton_queue.pieces import Live, Origin, Record, live_of
 from sexton_records import keys
 from sexton_records.runs import MAX_ATTEMPTS_SHOWN, STATES, owner_part
 from sexton_runtime.kv.types import Compare, Delete, Op, Put, Target, Txn
@@ -53,7 +53,7 @@ def assign_record(record: Record, run: Run, worker: str, now: Instant) -> tuple[
         written, live = _first_attempt(run.session, worker, now)
         return origin.value + written, _make(Record, (origin, not_before, past, live, None))
     part = owner_part(run, origin.not_before_ns)
-    live = _assigned(part, run, worker, now)
+    live = live_of(_assigned(part, run, worker, now))
     if len(past) >= MAX_ATTEMPTS_SHOWN:
         past = past[:1] + past[2:]
     return _join(record, past, part), Record(origin, not_before, past, live, record.cancel)
@@ -66,7 +66,17 @@ def end_attempt_record(
 
     A run in line has no token; an ended one keeps that of its last attempt.
     """
-    past = record.past
+    past, live = record.past, record.live
+    if live is not None and _is_plain(record, run, end):
+        started_at = _start_time(record, live, end)
+        last = _varint(token)
+        written = _success(
+            live.piece, run.session, run.ever_started, started_at, end.execution_ms, now, len(last)
+        )
+        value = b"".join((record.origin.value, written, last, _TOKEN, last))
+        if end.result_json:
+            value += RunRecord(result_json=end.result_json).SerializeToString()
+        return value, record
     part = owner_part(run, record.origin.not_before_ns)
     if run.ended:
         if end.result_json:
@@ -74,12 +84,12 @@ def end_attempt_record(
         if end.error is not None:
             part.error.CopyFrom(end.error)
         if len(past) < _FEW_ATTEMPTS:
-            if record.live is not None:
-                _end_attempt(part, record, token, end, now)
+            if live is not None:
+                _end_attempt(part, record, live, token, end=end, now=now)
             return _join(record, past, part), record
-    if record.live is not None:
+    if live is not None:
         piece = RunRecord()
-        _end_attempt(piece, record, token, end, now)
+        _end_attempt(piece, record, live, token, end=end, now=now)
         past += (piece.SerializeToString(),)
     if len(past) > _FEW_ATTEMPTS:
         past = _fit(past, len(record.origin.value) + part.ByteSize())
@@ -106,9 +116,9 @@ def move_record(
     live = record.live
     if live is not None:
         moved = part.attempts.add()
-        moved.CopyFrom(live)
+        moved.MergeFromString(live.piece)
         moved.token = run.token
-        live = moved
+        live = live_of(moved)
     if cancel is not None:
         record = record._replace(cancel=cancel)
     value = _join(record, record.past, part)
@@ -122,10 +132,11 @@ def cancel_record(reason: str, now: Instant, *, terminate: bool) -> pb.CancelRec
 
 
 def assign_txn(
-    key: bytes, revision: int, value: bytes, *, state_key: bytes, not_before: Instant
+    key: bytes, revision: int, value: bytes, state_key: bytes, not_before: Instant
 ) -> Txn:
     """Makes a run RUNNING: only while its job exists, and not before its time."""
-    compares = (_unchanged(key, revision), _make(Compare, (state_key, _EXISTS, True)))
+    unchanged = _make(Compare, (key, _MOD_REVISION, revision))
+    compares = (unchanged, _make(Compare, (state_key, _EXISTS, True)))
     return _make(Txn, (compares, (_make(Put, (key, value)),), (), not_before, 0, False))
 
 
@@ -138,19 +149,16 @@ def end_txn(key: bytes, revision: int, value: bytes, origin: Origin, run: Run) -
     """Ends a run: out of the line, into the job's history and the lists by time."""
     assert run.ended_at is not None, "an ended run has an end"
     template = origin.template
-    uid = template.uid
-    entry = pb.EndedRecord()
-    entry.state = STATES[run.state]
-    entry.nominal_ns = origin.nominal_ns
-    summary = template.summary + entry.SerializeToString()
+    summary = template.summary + _ended_part(run.state, origin.nominal_ns)
+    ended = keys.ended_key(template.shard, run.ended_at, template.uid, origin.run_id)
     writes: tuple[Op, ...] = (
         _make(Delete, (key,)),
         _make(Put, (origin.run_key, value)),
-        _make(Put, (keys.ended_key(template.shard, run.ended_at, uid, origin.run_id), summary)),
+        _make(Put, (ended, summary)),
     )
     if RULES[run.state].dead_letter:
         queue_shard = keys.parse_handle_key(key).shard
-        dead = keys.dead_key(queue_shard, run.ended_at, uid, origin.run_id)
+        dead = keys.dead_key(queue_shard, run.ended_at, template.uid, origin.run_id)
         writes += (Put(dead, summary),)
     return _make(Txn, ((_unchanged(key, revision),), writes, (), 0, 0, True))
 
@@ -173,14 +181,67 @@ def job_of(state: bytes) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=256)
-def _first_attempt(session: str, worker: str, now: Instant) -> tuple[bytes, pb.AttemptRecord]:
+def _ended_part(state: RunState, nominal: Instant) -> bytes:
+    """Writes what the lists of ended runs say of a run itself: of many the same."""
+    return pb.EndedRecord(state=STATES[state], nominal_ns=nominal).SerializeToString()
+
+
+def _is_plain(record: Record, run: Run, end: AttemptEnd) -> bool:
+    """Tells whether a run has succeeded at once, as most do."""
+    return (
+        run.state is _SUCCEEDED
+        and run.attempts == 1
+        and not (record.past or record.cancel or run.deadline_passed)
+        and not (end.output_tail or end.error)
+        and run.not_before == record.origin.not_before_ns
+    )
+
+
+@lru_cache(maxsize=1_024)
+def _success(  # noqa: PLR0917 - of a cache, which keywords make twice as slow
+    live: bytes,
+    session: str,
+    ever_started: bool,  # noqa: FBT001 - as above
+    started_at: Instant,
+    execution_ms: int,
+    now: Instant,
+    token_bytes: int,
+) -> bytes:
+    """Writes what an owner has to say of a run that succeeds at once, up to its attempt's token.
+
+    That is the same for all that are handed out, and settled, together: only tokens differ.
+    """
+    run = Run("", RunPolicy(), 0, 0, 0, _SUCCEEDED, attempts=1, session=session)
+    run = run._replace(ever_started=ever_started, completed=True, ended_at=now)
+    attempt = pb.AttemptRecord.FromString(live)
+    attempt.state = run_pb2.ATTEMPT_STATE_SUCCEEDED
+    attempt.execution_ms = execution_ms
+    attempt.start_time_ns = started_at
+    attempt.end_time_ns = now
+    attempt.ClearField("token")
+    piece = attempt.SerializeToString() + _ATTEMPT_TOKEN
+    size = _varint(len(piece) + token_bytes)
+    return b"".join((owner_part(run, 0).SerializeToString(), _ATTEMPT, size, piece))
+
+
+def _varint(value: int) -> bytes:
+    found = bytearray()
+    while value >= 0x80:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    found.append(value)
+    return bytes(found)
+
+
+@lru_cache(maxsize=256)
+def _first_attempt(session: str, worker: str, now: Instant) -> tuple[bytes, Live]:
     """Writes what an owner has to say of a run's first attempt.
 
     That is the same for all that go to one session at one instant, usually many.
     """
     run = Run("", RunPolicy(), 0, 0, 0, RunState.RUNNING, attempts=1, session=session)
     part = owner_part(run, 0)
-    live = _assigned(part, run, worker, now)
+    live = live_of(_assigned(part, run, worker, now))
     return part.SerializeToString(), live
 
 
@@ -195,22 +256,25 @@ def _assigned(part: RunRecord, run: Run, worker: str, now: Instant) -> pb.Attemp
     return live
 
 
+def _start_time(record: Record, live: Live, end: AttemptEnd) -> Instant:
+    """Returns when an attempt that has ended had begun; 0: that is not known."""
+    if end.execution_ms or end.wait_ms:
+        possible = max(live.assign_time_ns, record.not_before_ns)
+        return possible + end.wait_ms * MILLISECOND
+    return end.started_at
+
+
 def _end_attempt(
-    part: RunRecord, record: Record, token: int, end: AttemptEnd, now: Instant
+    part: RunRecord, record: Record, live: Live, token: int, *, end: AttemptEnd, now: Instant
 ) -> None:
     """Writes the live attempt, which has ended, behind those that a part of a record has."""
-    assert record.live is not None, "it has ended"
     attempt = part.attempts.add()
-    attempt.CopyFrom(record.live)
+    attempt.MergeFromString(live.piece)
     attempt.token = token
     attempt.state = end.state
     attempt.end_time_ns = now
-    if end.execution_ms or end.wait_ms:
-        attempt.execution_ms = end.execution_ms
-        possible = max(attempt.assign_time_ns, record.not_before_ns)
-        attempt.start_time_ns = possible + end.wait_ms * MILLISECOND
-    elif end.started_at:
-        attempt.start_time_ns = end.started_at
+    attempt.execution_ms = end.execution_ms
+    attempt.start_time_ns = _start_time(record, live, end)
     if end.output_tail:
         attempt.output_tail = end.output_tail
     if end.error is not None:
@@ -244,5 +308,12 @@ def _unchanged(key: bytes, revision: int) -> Compare:
 
 _make = tuple.__new__
 """Makes a named tuple of all its parts; its own constructor costs twice as much."""
+_SUCCEEDED: Final = RunState.SUCCEEDED
+_TOKEN: Final = bytes((0x80, 0x01))
+"""What a run's token begins with, serialised: field 16, a number."""
+_ATTEMPT: Final = bytes((0x92, 0x01))
+"""What an attempt begins with in a run's record: field 18, of a length that follows."""
+_ATTEMPT_TOKEN: Final = bytes((0x10,))
+"""What an attempt's token begins with: field 2, a number."""
 _MOD_REVISION: Final = Target.MOD_REVISION
 _EXISTS: Final = Target.EXISTS

@@ -25,6 +25,10 @@ from sexton_queue.table import RunTable
 
 _ENDS_KEPT: Final = 1_000
 
+_RUNNING: Final = RunState.RUNNING
+_make = tuple.__new__
+"""Makes a named tuple of all its parts; its own constructor costs twice as much."""
+
 Pick: TypeAlias = Callable[[str, Collection[str]], Entry | None]
 """Gives a run of a queue for somebody who can do certain things."""
 
@@ -237,11 +241,12 @@ class Roster:
             yield from self._in_turn(line.pick_early, early=True)
 
     def _in_turn(self, pick: Pick, *, early: bool) -> Iterator[tuple[Session, Entry]]:
-        round_ = deque(self._takers.values())
+        takers = self._takers
+        round_ = deque(takers.values())
         while round_:
             session = round_.popleft()
-            if not session.welcomed or session.credits <= 0:
-                del self._takers[session.id]
+            if session.credits <= 0 or not session.welcomed:
+                del takers[session.id]
                 continue
             if early and not session.may_keep_one_more:
                 continue
@@ -249,38 +254,35 @@ class Roster:
             if entry is None:
                 continue
             session.credits -= 1
-            del self._takers[session.id]  # to the end: others come first next time
-            self._takers[session.id] = session
+            if len(takers) > 1:
+                del takers[session.id]  # to the end: others come first next time
+                takers[session.id] = session
             yield session, entry
             round_.append(session)
 
     def send(self, entry: Entry, now: Now) -> None:
         """Puts an attempt on its session's stream."""
-        session, run = entry.session, entry.run
+        session, run, record = entry.session, entry.run, entry.record
         assert session is not None
-        assert session.stream is not None
-        timeout = run.policy.timeout_ns
-        if run.deadline_at is not None:
-            timeout = min(timeout, run.deadline_at - max(now.mesh, run.not_before))
-        expires_at = run.expires_at
-        start_timeout = 0 if expires_at is None else max(expires_at - now.mesh, MILLISECOND)
-        ref = Ref(entry.key, run.token)
-        live = entry.record.live
-        early = live is not None and live.assign_time_ns < run.not_before
-        session.stream.assignments.append(
-            Assigned(
-                ref,
-                run.attempts,
-                entry.record.origin,
-                max(timeout, MILLISECOND),
-                start_timeout,
-                run.not_before if early else 0,
-            )
-        )
-        entry.sent = run.token
-        if run.state is not RunState.RUNNING:
+        stream = session.stream
+        assert stream is not None
+        policy, token, not_before = run.policy, run.token, run.not_before
+        timeout, start_timeout = policy.timeout_ns, 0
+        deadline_at = None if policy.deadline_ns is None else run.deadline_at
+        if deadline_at is not None:
+            timeout = max(min(timeout, deadline_at - max(now.mesh, not_before)), MILLISECOND)
+        expires_at = None if policy.start_within_ns is None else run.expires_at
+        if expires_at is not None:
+            start_timeout = max(expires_at - now.mesh, MILLISECOND)
+        live = record.live
+        early = live is not None and live.assign_time_ns < not_before
+        ref = _make(Ref, (entry.key, token))
+        parts = (ref, run.attempts, record.origin, timeout, start_timeout)
+        stream.assignments.append(_make(Assigned, (*parts, not_before if early else 0)))
+        entry.sent = token
+        if run.state is not _RUNNING:
             stop_sent(entry)
-        session.stream.wake()
+        stream.wake()
 
     # Inside
 
@@ -311,6 +313,8 @@ class Roster:
     def _pick(self, session: Session, pick: Pick) -> Entry | None:
         """Gives the first run of its queues in turn, so that none of them starves."""
         queues = session.queues
+        if len(queues) == 1:
+            return pick(queues[0], session.offers)
         for step in range(len(queues)):
             at = (session.offset + step) % len(queues)
             entry = pick(queues[at], session.offers)

@@ -68,6 +68,7 @@ class Session:
         "slots",
         "stream",
         "unsent",
+        "worker",
     )
 
     def __init__(self, session: str, record: SessionRecord, deadline: int) -> None:
@@ -95,6 +96,7 @@ class Session:
     def describe(self, record: SessionRecord) -> None:
         """Takes what the worker says about itself."""
         self.record = record
+        self.worker = record.worker
         self.queues = tuple(dict.fromkeys(record.queues))
         self.offers = frozenset((*(f"python:{task}" for task in record.tasks), *record.kinds))
         self.slots = record.slots

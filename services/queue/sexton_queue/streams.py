@@ -22,6 +22,10 @@ MAX_NOTICES: Final = 20_000
 """Settled notices that wait for a leader. Hints: of more, the oldest are dropped."""
 
 
+_make = tuple.__new__
+"""Makes a named tuple of all its parts; its own constructor costs twice as much."""
+
+
 class Ref(NamedTuple):
     """One attempt: its run's handle and its token."""
 
@@ -127,8 +131,14 @@ class WorkerStream(Outbox):
 
     def answer(self, ref: Ref, state: RunState | None, *, accepted: bool) -> None:
         """Answers a completion."""
-        self.answers.append(Answered(ref, accepted, state))
-        self._bound(len(self.answers))
+        self.answered(ref, accepted, state)
+
+    def answered(self, ref: Ref, accepted: bool, state: RunState | None) -> None:  # noqa: FBT001 - a callback
+        """Answers a completion; by position, for it is done for every run."""
+        answers = self.answers
+        answers.append(_make(Answered, (ref, accepted, state)))
+        if len(answers) == 1 or len(answers) > MAX_ANSWERS:
+            self._bound(len(answers))
 
     def stop(self, ref: Ref, reason: str, *, terminate: bool) -> None:
         """Asks for an attempt's end."""

@@ -38,6 +38,13 @@ MAX_QUESTIONS: Final = 10_000
 """Completions and hints about runs that have to be read first; more are left to be repeated."""
 
 
+# Members of an Enum take a function call each in CPython 3.11: those of every run are kept here.
+_NOWHERE: Final = Place.NOWHERE
+_HELD: Final = Place.HELD
+_make = tuple.__new__
+"""Makes a named tuple of all its parts; its own constructor costs twice as much."""
+
+
 class Question(NamedTuple):
     """An ask about a run that is not in memory."""
 
@@ -94,7 +101,7 @@ class RunTable:
             if not entry.busy and revision > entry.revision:
                 self._mark_stale(entry)  # nobody but this owner writes it: find out
             return entry
-        if self._gone.get(key, 0) >= revision:
+        if self._gone and self._gone.get(key, 0) >= revision:
             return None
         try:
             record, run = self._reader.read(value, revision)
@@ -217,12 +224,16 @@ class RunTable:
         where others can be handed out only afterwards.
         """
         self.todo[entry.key] = entry
-        if entry.session is None or self.line.is_full(entry.queue):
-            self.pressing = True
+        if not self.pressing:
+            self.pressing = entry.session is None or self.line.is_full(entry.queue)
 
     def ask_or_read(self, key: bytes, ask: Complete | End) -> None:
         """Asks something of any run; what is not in memory is read first."""
-        if self.ask(key, ask):
+        entry = self.by_key.get(key)
+        if entry is not None:
+            entry.asks.append(ask)
+            if not entry.busy:
+                self.put_up(entry)
             return
         recent = self._recent.get(key)
         if recent is not None:
@@ -252,7 +263,7 @@ class RunTable:
         """Gives a run to a session."""
         assert entry.session is None, "a run has one session"
         self.line.leave(entry)
-        entry.place = Place.HELD
+        entry.place = _HELD
         entry.session = session
         session.runs[entry.key] = entry
         self.line.running[entry.queue] += 1
@@ -264,9 +275,10 @@ class RunTable:
             self.line.leave(entry)
             return
         session.runs.pop(entry.key, None)
-        session.unsent.pop(entry.key, None)
+        if session.unsent:
+            session.unsent.pop(entry.key, None)
         entry.session = None
-        entry.place = Place.NOWHERE
+        entry.place = _NOWHERE
         self.line.running[entry.queue] -= 1
 
     def line_up(self, entry: Entry, now: Now) -> None:
@@ -282,9 +294,8 @@ class RunTable:
             self.by_key.pop(entry.key, None)
 
     def forget(self, entry: Entry, revision: int) -> None:
-        """Forgets a run that has ended at a revision, and tells the leaders."""
+        """Forgets a run that has ended at a revision, and was taken out; tells the leaders."""
         key, run = entry.key, entry.run
-        self.take_out(entry)
         self.by_key.pop(key, None)
         self.todo.pop(key, None)
         if self._reading:
@@ -292,7 +303,7 @@ class RunTable:
         self._recent[key] = (run.token if run.completed else 0, run.state)
         if len(self._recent) > MAX_RECENT:
             self._recent.popitem(last=False)
-        notice = Settled(key, entry.uid, run.state)
+        notice = _make(Settled, (key, entry.uid, run.state))
         for leader in self.leaders:
             leader.notify(notice)
 
@@ -312,7 +323,7 @@ class RunTable:
         run = entry.run
         if run.state not in WITH_WORKER:
             self.line_up(entry, now)
-            if overdue(run, now.mesh) is not None:
+            if not only_waits(run) and overdue(run, now.mesh) is not None:
                 self.by_key[entry.key] = entry
                 self.ask(entry.key, TimeUp())
             return

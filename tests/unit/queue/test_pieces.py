@@ -1,5 +1,6 @@
 """Records written in pieces: what any reader sees of them, and what the next owner makes."""
 
+from google.protobuf.duration_pb2 import Duration
 from unit.queue.lines import T, waiting
 
 from sexton.internal.v1 import records_pb2 as pb
@@ -117,3 +118,50 @@ def test_runs_that_are_handed_out_together_are_written_alike_and_end_each_by_its
     assert [len(end.attempts) for end in ends] == [1, 1, 1]
     assert [end.attempts[0].token for end in ends] == [100, 101, 102]
     assert [end.attempts[0].end_time_ns - now for end in ends] == [0, 1, 2]
+
+
+def test_a_run_that_succeeds_at_once_is_written_with_all_that_is_known_of_it() -> None:
+    now, token = T + SECOND, 123_456_789_012
+    record, run = RecordReader(1).read(waiting().value, 9)
+    taken = assign(run, "session", now)
+    _, held = records.assign_record(record, taken, "anna", now)
+    begun = apply(assigned(taken, token), RunEvent.START, now)
+    done = apply(begun, RunEvent.SUCCEED, now + 5)
+    end = AttemptEnd(run_pb2.ATTEMPT_STATE_SUCCEEDED, started_at=now + 3)
+    value, _ = records.end_attempt_record(held, done, token, end, now + 5)
+    written = pb.RunRecord.FromString(value)
+    assert (written.state, written.deliveries, written.failures) == (
+        run_pb2.RUN_STATE_SUCCEEDED,
+        1,
+        0,
+    )
+    assert (written.token, written.session, written.end_time_ns) == (token, "session", now + 5)
+    assert (written.started, written.completed, written.deadline_passed) == (True, True, False)
+    assert written.not_before_ns == run.not_before
+    (attempt,) = written.attempts
+    assert (attempt.number, attempt.token, attempt.session, attempt.worker) == (
+        1,
+        token,
+        "session",
+        "anna",
+    )
+    assert attempt.state == run_pb2.ATTEMPT_STATE_SUCCEEDED
+    assert (attempt.assign_time_ns, attempt.start_time_ns, attempt.end_time_ns) == (
+        now,
+        now + 3,
+        now + 5,
+    )
+
+
+def test_a_run_that_succeeds_although_its_deadline_had_passed_says_so() -> None:
+    now = T + 3_600 * SECOND
+    record, run = RecordReader(1).read(waiting(deadline=Duration(seconds=10)).value, 9)
+    taken = assign(run, "session", now)
+    _, held = records.assign_record(record, taken, "anna", now)
+    overdue = apply(assigned(taken, 7), RunEvent.DEADLINE, now)
+    _, held = records.move_record(held, overdue)
+    done = apply(overdue, RunEvent.SUCCEED, now + 5)
+    value, _ = records.end_attempt_record(held, done, 7, SUCCEEDED, now + 5)
+    written = pb.RunRecord.FromString(value)
+    assert (written.state, written.deadline_passed) == (run_pb2.RUN_STATE_SUCCEEDED, True)
+    assert [(one.number, one.token) for one in written.attempts] == [(1, 7)]
