@@ -23,7 +23,7 @@ from sexton_core.runs import Run, RunPolicy, apply, assign, assigned, complete, 
 from sexton_core.words import RunEvent, RunState
 from sexton_testing._clock import Clock, Turn
 from sexton_worker.contract import Ended
-from sexton_worker.executors.calls import call, call_async
+from sexton_worker.executors.calls import call, call_async, read_arguments
 from sexton_worker.output import AttemptLogger, Tail
 
 WORKER: Final = "rehearsal"
@@ -113,7 +113,7 @@ class LiveRun:
                 isolation=Isolation.THREAD,
                 context_parameter=None,
             )
-            return copy_context().run(call, stand_in, "", lambda: context, kept)
+            return copy_context().run(call, stand_in, {}, lambda: context, kept)
         if self._task.WhichOneof("kind") != "python":
             return Ended(succeeded=True)
         task = self._stage.tasks.get(self._task.python.task)
@@ -123,8 +123,8 @@ class LiveRun:
             return Ended.failure("not started", message)
         if asyncio.iscoroutinefunction(task.function):
             return _awaited(task, self._task.python.args_json, context, kept)
-        args_json = self._task.python.args_json
-        return copy_context().run(call, task, args_json, lambda: context, kept)
+        arguments = read_arguments(self._task.python.args_json)
+        return copy_context().run(call, task, arguments, lambda: context, kept)
 
     def value(self) -> sdk.Run:
         """Gives the run as the SDK shows it."""
@@ -229,7 +229,7 @@ class LiveRun:
 def _awaited(task: Task, args_json: str, context: Context, kept: Tail) -> Ended:
     """Runs a coroutine to its end, in a thread: the test may have a loop of its own."""
     with ThreadPoolExecutor(1) as pool:
-        work = call_async(task, args_json, lambda: context, kept)
+        work = call_async(task, read_arguments(args_json), lambda: context, kept)
         return pool.submit(asyncio.run, work).result()
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from sexton.context import Context
 from sexton.task import Task, registry
 from sexton_worker.contract import Ended, Order, PythonWork, Ref
-from sexton_worker.executors.calls import call, call_async, make_context
+from sexton_worker.executors.calls import call, call_async, make_context, read_arguments
 from sexton_worker.output import Tail
 from sexton_worker.shim import RESULT_FD
 
@@ -57,7 +57,7 @@ def _run(task: Task, order: Order, said: _Said) -> Ended:
     context = make_context(order, until=until, kept=_Printed(), report=said.progress)
     if not asyncio.iscoroutinefunction(task.function):
         _on_term(context)
-        return call(task, work.args_json, lambda: context, Tail())
+        return call(task, read_arguments(work.args_json), lambda: context, Tail())
     with asyncio.Runner() as runner:
         return runner.run(_await(task, work.args_json, context))
 
@@ -71,7 +71,7 @@ async def _await(task: Task, args_json: str, context: Context) -> Ended:
         this.cancel()
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
-    return await call_async(task, args_json, lambda: context, Tail())
+    return await call_async(task, read_arguments(args_json), lambda: context, Tail())
 
 
 def _on_term(context: Context) -> None:

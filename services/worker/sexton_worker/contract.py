@@ -102,6 +102,8 @@ class Order(NamedTuple):
     work: Work
     start_in: Duration = 0
     """It is not to begin sooner after its receipt."""
+    ready: object = None
+    """What its executor has made ready meanwhile, if it is kept until it may begin."""
 
 
 class Ended(NamedTuple):
@@ -177,6 +179,13 @@ class Executor(Protocol):
 
     async def stop(self) -> None:
         """Kills what can be killed and ends. Idempotent."""
+        ...
+
+    def prepare(self, order: Order) -> object:
+        """Gives what can be made ready for an order that is kept for a moment: see `Order.ready`.
+
+        Nothing happens by it: the order may never begin.
+        """
         ...
 
     def begin(self, order: Order) -> None:

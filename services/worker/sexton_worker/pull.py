@@ -29,7 +29,7 @@ from sexton_runtime.rpc.policy_channel import PolicyChannel, cancelling
 from sexton_runtime.secrets import AnySecret
 from sexton_runtime.transport import Transport
 from sexton_worker import _wire as wire
-from sexton_worker.contract import Ended, Executor
+from sexton_worker.contract import Ended, Executor, Order
 from sexton_worker.machine import Machine
 from sexton_worker.messages import Action
 
@@ -327,7 +327,10 @@ class Puller:
         for result in response.results:
             machine.acknowledged(wire.ref_from_wire(result.attempt), accepted=result.accepted)
         for assignment in response.assignments:
-            machine.assigned(wire.order_from_wire(assignment), now)
+            order = wire.order_from_wire(assignment)
+            if order.start_in > 0:
+                order = Order(*order[:-1], self._executor.prepare(order))
+            machine.assigned(order, now)
         for cancellation in response.cancellations:
             machine.stop(wire.stop_from_wire(cancellation), now)
         if response.drain:

@@ -111,6 +111,10 @@ class TracedExecutor:
         """Kills what can be killed and ends."""
         await self._executor.stop()
 
+    def prepare(self, order: Order) -> object:
+        """Gives what can be made ready for an order that is kept for a moment."""
+        return self._executor.prepare(order)
+
     def begin(self, order: Order) -> None:
         """Begins an attempt."""
         if order.traceparent.endswith("1"):

@@ -44,6 +44,9 @@ class FakeExecutor:
     async def stop(self) -> None:
         self.running.clear()
 
+    def prepare(self, order: Order) -> object:
+        return f"ready for {order.run_id}"
+
     def begin(self, order: Order) -> None:
         self.running[order.ref.token] = order
         self.begun.set()

@@ -23,6 +23,9 @@ class Executes:
     async def start(self, listener) -> None:
         self.listener = listener
 
+    def prepare(self, _order: Order) -> object:
+        return None
+
     def begin(self, order: Order) -> None:
         self.begun = order
 

@@ -112,6 +112,10 @@ class VirtualExecutor:
         self._kill_all("stopped")
         self._shim.crash()
 
+    def prepare(self, _order: Order) -> object:
+        """Makes nothing ready."""
+        return None
+
     def begin(self, order: Order) -> None:
         """Begins an attempt."""
         behaviour = Behaviour.of(order.work)

@@ -22,6 +22,9 @@ from sexton_worker.output import AttemptLogger, Tail
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NOTHING: Final = Ended(succeeded=True)
 """The end of a function that returned nothing and wrote nothing: the same for all."""
+_as_json: Final = json.JSONEncoder(
+    allow_nan=False, ensure_ascii=False, separators=(",", ":")
+).encode
 _OWN_FRAMES: Final = 1
 """Of a traceback, those of the worker itself."""
 
@@ -45,7 +48,23 @@ def make_context(
     )
 
 
-def call(task: Task, args_json: str, context: Callable[[], Context], kept: Tail) -> Ended:
+def read_arguments(args_json: str) -> dict[str, Any] | UnusableError:
+    """Reads a task's arguments; gives the error with which it is to fail where it can't."""
+    try:
+        given: object = json.loads(args_json) if args_json else {}
+    except (ValueError, RecursionError) as error:
+        return UnusableError("arguments", f"the arguments are not JSON: {error}")
+    if not isinstance(given, dict):
+        return UnusableError("arguments", "the arguments are no JSON object")
+    return given
+
+
+def call(
+    task: Task,
+    arguments: dict[str, Any] | UnusableError,
+    context: Callable[[], Context],
+    kept: Tail,
+) -> Ended:
     """Calls a function and waits for its end. Raises nothing, whatever the function raises.
 
     `context` gives the attempt's context; most functions never ask for it.
@@ -53,27 +72,30 @@ def call(task: Task, args_json: str, context: Callable[[], Context], kept: Tail)
     given: dict[str, Any] = {}
     try:
         set_context(context)
-        given = _arguments(task, args_json, context)
+        given = _given(task, arguments, context)
         return _succeed(task.function(**given), kept)
     except BaseException as error:  # noqa: BLE001 - SystemExit too is only the task's own end
         return _fail(_explained(error, task, given), kept)
 
 
 async def call_async(
-    task: Task, args_json: str, context: Callable[[], Context], kept: Tail
+    task: Task,
+    arguments: dict[str, Any] | UnusableError,
+    context: Callable[[], Context],
+    kept: Tail,
 ) -> Ended:
     """Awaits a coroutine function. Raises nothing, whatever the function raises."""
     given: dict[str, Any] = {}
     try:
         set_context(context)
-        given = _arguments(task, args_json, context)
+        given = _given(task, arguments, context)
         coroutine: Coroutine[Any, Any, Any] = task.function(**given)
         return _succeed(await coroutine, kept)
     except BaseException as error:  # noqa: BLE001 - SystemExit would end the loop of all tasks
         return _fail(_explained(error, task, given), kept)
 
 
-class _UnusableError(Exception):
+class UnusableError(Exception):
     """Arguments or result can't be used; `kind` says which."""
 
     def __init__(self, kind: str, message: str) -> None:
@@ -81,16 +103,14 @@ class _UnusableError(Exception):
         self.kind = kind
 
 
-def _arguments(task: Task, args_json: str, context: Callable[[], Context]) -> dict[str, Any]:
-    try:
-        given: object = json.loads(args_json) if args_json else {}
-    except (ValueError, RecursionError) as error:
-        raise _UnusableError("arguments", f"the arguments are not JSON: {error}") from None
-    if not isinstance(given, dict):
-        raise _UnusableError("arguments", "the arguments are no JSON object")
+def _given(
+    task: Task, arguments: dict[str, Any] | UnusableError, context: Callable[[], Context]
+) -> dict[str, Any]:
+    if isinstance(arguments, UnusableError):
+        raise arguments
     if task.context_parameter is not None:
-        given[task.context_parameter] = context()
-    return given
+        arguments[task.context_parameter] = context()
+    return arguments
 
 
 def _explained(error: BaseException, task: Task, given: Mapping[str, Any]) -> BaseException:
@@ -102,7 +122,7 @@ def _explained(error: BaseException, task: Task, given: Mapping[str, Any]) -> Ba
         try:
             task.bind(given)
         except TypeError as misfit:
-            return _UnusableError("arguments", f"{task.name}: {misfit}")
+            return UnusableError("arguments", f"{task.name}: {misfit}")
     return error
 
 
@@ -111,14 +131,14 @@ def _succeed(result: object, kept: Tail) -> Ended:
         output = kept.text()
         return Ended(succeeded=True, output_tail=output) if output else _NOTHING
     try:
-        text = json.dumps(result, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+        text = _as_json(result)
         size = len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
-        raise _UnusableError(
+        raise UnusableError(
             "result", f"what the task returned can't be written as JSON: {error}"
         ) from None
     if size > MAX_RESULT_BYTES:
-        raise _UnusableError(
+        raise UnusableError(
             "result",
             f"what the task returned is {size:,} bytes of JSON; at most {MAX_RESULT_BYTES:,} are "
             "kept: store it elsewhere and return where",
@@ -127,7 +147,7 @@ def _succeed(result: object, kept: Tail) -> Ended:
 
 
 def _fail(error: BaseException, kept: Tail) -> Ended:
-    if isinstance(error, _UnusableError):
+    if isinstance(error, UnusableError):
         return Ended.failure(error.kind, str(error), "", kept.text())
     asked = error if isinstance(error, Failure) else Failure()
     kind = type(error).__qualname__

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
@@ -19,10 +20,14 @@ from sexton.task import Isolation, Task
 from sexton_core.instants import Instant
 from sexton_runtime.telemetry import join_trace
 from sexton_worker.contract import Ended, Follow, Listener, Order, PythonWork
-from sexton_worker.executors.calls import call, call_async, make_context
+from sexton_worker.executors.calls import call, call_async, make_context, read_arguments
 from sexton_worker.output import OUTPUT, Tail
 
 _IDLE_THREAD_S: Final = 30.0
+_ENDS_S: Final = 0.01
+"""Ends wait so long at most while many coroutines begin at once."""
+_AT_ONCE: Final = 64
+"""Coroutines that are made before the first of them begins."""
 _PROGRESS_S: Final = 0.1
 """Progress is passed on this often at most, the newest of each attempt."""
 
@@ -30,20 +35,30 @@ _PROGRESS_S: Final = 0.1
 _Report: TypeAlias = Callable[[int, float, str], None]
 
 
-class _Running:
-    """An attempt in this process."""
+class Running:
+    """An attempt in this process, from when it is made ready."""
 
-    __slots__ = ("_context", "_report", "_until", "cancelled", "kept", "order", "task", "work")
+    __slots__ = (
+        "_context",
+        "_report",
+        "cancelled",
+        "given",
+        "kept",
+        "order",
+        "task",
+        "until",
+        "work",
+    )
 
-    def __init__(
-        self, order: Order, task: Task, until: Instant, kept: Tail, report: _Report
-    ) -> None:
+    def __init__(self, order: Order, task: Task, kept: Tail, report: _Report) -> None:
+        assert isinstance(order.work, PythonWork)
         self.order = order
         self.task = task
         self.kept = kept
+        self.given = read_arguments(order.work.args_json)
         self.work: asyncio.Task[None] | None = None
         self.cancelled = False
-        self._until = until
+        self.until: Instant = 0
         self._report = report
         self._context: Context | None = None
 
@@ -53,7 +68,7 @@ class _Running:
             if self._context is None:
                 self._context = make_context(
                     self.order,
-                    until=self._until,
+                    until=self.until,
                     kept=self.kept,
                     report=partial(self._report, self.order.ref.token),
                 )
@@ -86,13 +101,19 @@ class InProcessExecutor:
         self._follow = follow
         self._listener = listener
         self._control = control
-        self._running: dict[int, _Running] = {}
+        self._running: dict[int, Running] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._to_loop: list[tuple[Callable[[_Running], object], _Running]] = []
+        self._to_loop: list[tuple[Callable[[Running], object], Running]] = []
+        self._actions: deque[tuple[Callable[[Running], object], Running]] = deque()
+        """What the loop for tasks is still to do, in order."""
+        self._beginning = 0
+        """Coroutines of which the first step is still to come."""
+        self._ends_wait = False
+        """Whether the control part has been told to take ends after a moment only."""
         self._ends: list[tuple[int, Ended]] = []
         self._progress: dict[int, tuple[float, str]] = {}
         self._progress_waits = False
-        self._calls: queue.SimpleQueue[_Running | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[Running | None] = queue.SimpleQueue()
         self._idle_threads = 0
         self._lock = threading.Lock()
 
@@ -105,12 +126,15 @@ class InProcessExecutor:
     def __contains__(self, token: int) -> bool:
         return token in self._running
 
-    def begin(self, order: Order, task: Task, until: Instant) -> None:
+    def prepare(self, order: Order, task: Task) -> Running:
+        """Makes an attempt ready. Nothing happens before its begin, which may never come."""
+        return Running(order, task, Tail(follow=self._follow(order)), self._report)
+
+    def begin(self, running: Running, until: Instant) -> None:
         """Begins an attempt."""
-        kept = Tail(follow=self._follow(order))
-        running = _Running(order, task, until, kept, self._report)
-        self._running[order.ref.token] = running
-        if task.isolation is Isolation.ASYNC:
+        running.until = until
+        self._running[running.order.ref.token] = running
+        if running.task.isolation is Isolation.ASYNC:
             self._in_loop(self._start, running)
         else:
             self._in_thread(running)
@@ -131,51 +155,66 @@ class InProcessExecutor:
 
     # In the loop for tasks
 
-    def _in_loop(self, action: Callable[[_Running], object], running: _Running) -> None:
+    def _in_loop(self, action: Callable[[Running], object], running: Running) -> None:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             threading.Thread(
                 target=self._loop.run_forever, name="sexton-tasks", daemon=True
             ).start()
-        with self._lock:
-            self._to_loop.append((action, running))
-            wake = len(self._to_loop) == 1
-        if wake:
-            self._loop.call_soon_threadsafe(self._take)
+        if not self._to_loop:
+            # Handed over once all that begins now is there: the other loop, woken sooner, would
+            # contend for the interpreter with whoever begins the rest.
+            self._control.call_soon(self._hand_over)
+        self._to_loop.append((action, running))
 
-    def _take(self) -> None:
-        with self._lock:
-            actions, self._to_loop = self._to_loop, []
-        for action, running in actions:
-            action(running)
-
-    def _start(self, running: _Running) -> None:
+    def _hand_over(self) -> None:
         assert self._loop is not None
+        actions, self._to_loop = self._to_loop, []
+        self._loop.call_soon_threadsafe(self._take, actions)
+
+    def _take(self, actions: list[tuple[Callable[[Running], object], Running]]) -> None:
+        goes_on = bool(self._actions)
+        self._actions.extend(actions)
+        if not goes_on:
+            self._act()
+
+    def _act(self) -> None:
+        """Does some of it, and the rest after what that has begun: none waits for all to begin."""
+        assert self._loop is not None
+        for _ in range(min(_AT_ONCE, len(self._actions))):
+            action, running = self._actions.popleft()
+            action(running)
+        if self._actions:
+            self._loop.call_soon(self._act)
+
+    def _start(self, running: Running) -> None:
+        assert self._loop is not None
+        self._beginning += 1
         running.work = self._loop.create_task(self._await(running))
 
-    def _cancel(self, running: _Running) -> None:
+    def _cancel(self, running: Running) -> None:
         assert running.work is not None, "it was started before it can be cancelled"
         running.work.add_done_callback(lambda work: self._unbegun(running, work))
         running.work.cancel()
 
-    def _unbegun(self, running: _Running, work: asyncio.Task[None]) -> None:
+    def _unbegun(self, running: Running, work: asyncio.Task[None]) -> None:
         """A task that is cancelled before its first step never runs, and says nothing itself."""
         if work.cancelled() and running.order.ref.token in self._running:
+            self._beginning -= 1
             self._say(
                 running.order.ref.token, Ended.failure("CancelledError", "it had not begun yet")
             )
 
-    async def _await(self, running: _Running) -> None:
+    async def _await(self, running: Running) -> None:
+        self._beginning -= 1
         OUTPUT.set(running.kept)
         join_trace(running.order.traceparent)
-        work = running.order.work
-        assert isinstance(work, PythonWork)
-        ended = await call_async(running.task, work.args_json, running.context, running.kept)
+        ended = await call_async(running.task, running.given, running.context, running.kept)
         self._say(running.order.ref.token, ended)
 
     # In threads
 
-    def _in_thread(self, running: _Running) -> None:
+    def _in_thread(self, running: Running) -> None:
         with self._lock:
             start = self._idle_threads == 0
             if not start:
@@ -187,7 +226,7 @@ class InProcessExecutor:
         else:
             self._calls.put(running)
 
-    def _serve(self, running: _Running | None) -> None:
+    def _serve(self, running: Running | None) -> None:
         while running is not None:
             copy_context().run(self._call, running)
             running = None
@@ -202,12 +241,10 @@ class InProcessExecutor:
                         return
                 running = self._calls.get()  # somebody has just counted on this thread
 
-    def _call(self, running: _Running) -> None:
+    def _call(self, running: Running) -> None:
         OUTPUT.set(running.kept)
         join_trace(running.order.traceparent)
-        work = running.order.work
-        assert isinstance(work, PythonWork)
-        ended = call(running.task, work.args_json, running.context, running.kept)
+        ended = call(running.task, running.given, running.context, running.kept)
         self._say(running.order.ref.token, ended)
 
     # Back to the control part
@@ -215,9 +252,15 @@ class InProcessExecutor:
     def _say(self, token: int, ended: Ended) -> None:
         with self._lock:
             self._ends.append((token, ended))
-            wake = len(self._ends) == 1
-        if wake:
-            self._to_control(self._deliver)
+            first = len(self._ends) == 1
+        if not (self._beginning or self._actions):
+            if first or self._ends_wait:
+                self._ends_wait = False
+                self._to_control(self._deliver)
+        elif first:
+            # Others are to begin this very moment: for each end that is told now they would wait.
+            self._ends_wait = True
+            self._to_control(lambda: self._control.call_later(_ENDS_S, self._deliver))
 
     def _deliver(self) -> None:
         with self._lock:

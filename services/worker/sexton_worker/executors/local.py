@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from sexton.task import Isolation, Task, TaskRegistry
+from sexton.task import Isolation, TaskRegistry
 from sexton_core.instants import Instant
 from sexton_worker.contract import (
     HTTP,
@@ -37,7 +37,7 @@ from sexton_worker.executors.commands import (
 )
 from sexton_worker.executors.guard import CommandEnd, Guarded, GuardedCommand, ShimClient
 from sexton_worker.executors.http_request import http_request
-from sexton_worker.executors.inprocess import InProcessExecutor
+from sexton_worker.executors.inprocess import InProcessExecutor, Running
 
 if TYPE_CHECKING:
     from sexton_worker.executors.http_calls import HttpExecutor
@@ -125,8 +125,20 @@ class LocalExecutor:
         if self._scratch != Path():  # not started: that would be the folder we are in
             shutil.rmtree(self._scratch, ignore_errors=True)
 
+    def prepare(self, order: Order) -> object:
+        """Makes ready what runs in this process; what can't begin is told of when it is to."""
+        work = order.work
+        task = self._registry.get(work.task) if isinstance(work, PythonWork) else None
+        if task is None or task.isolation is Isolation.PROCESS:
+            return None
+        assert self._in_process is not None
+        return self._in_process.prepare(order, task)
+
     def begin(self, order: Order) -> None:
         """Begins an attempt where it belongs."""
+        if isinstance(order.ready, Running):
+            self._begin_here(order, order.ready)
+            return
         try:
             self._begin(order)
         except Unusable as problem:
@@ -206,12 +218,13 @@ class LocalExecutor:
         if task.isolation is Isolation.PROCESS:
             self._begin_process(order, work)
         else:
-            self._begin_here(order, task)
+            assert self._in_process is not None
+            self._begin_here(order, self._in_process.prepare(order, task))
 
-    def _begin_here(self, order: Order, task: Task) -> None:
+    def _begin_here(self, order: Order, running: Running) -> None:
         assert self._in_process is not None
         now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-        self._in_process.begin(order, task, now + order.timeout)
+        self._in_process.begin(running, now + order.timeout)
         if not self._watched:
             self._tell_shim()
 
