@@ -270,6 +270,12 @@ def ended_key(shard: int, end: Instant, uid: str, run_id: RunId) -> bytes:
     return b"ended/%03d/%s/%s/%s" % (shard, _time(end), uid.encode(), run_id.encode())
 
 
+@lru_cache(256)
+def ended_at(shard: int, end: Instant) -> bytes:
+    """Returns what the keys of a shard's runs that ended at an instant start with: often many."""
+    return b"ended/%03d/%s/" % (shard, _time(end))
+
+
 def ended_prefix(shard: int) -> bytes:
     """Returns what the keys of a shard's ended runs start with, oldest first."""
     return b"ended/%03d/" % shard

@@ -59,6 +59,7 @@ class Template:
 
     __slots__ = (
         "assignment",
+        "name",
         "policy",
         "priority",
         "queue",
@@ -83,6 +84,8 @@ class Template:
         """Of the job's coordinator."""
         self.state_key = keys.state_key(self.shard, uid)
         self.run_keys = keys.run_key(namespace, job, uid, "")
+        self.name = uid.encode() + b"/"
+        """What the names of its runs begin with in keys by time: see `keys.ended_at`."""
         self.run_names = f"namespaces/{namespace}/jobs/{job}/runs/"
         assignment = worker_pb2.Assignment(task=template.task, job_uid=uid)
         self.assignment = assignment.SerializeToString()

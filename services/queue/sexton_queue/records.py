@@ -150,10 +150,11 @@ def end_txn(key: bytes, revision: int, value: bytes, origin: Origin, run: Run) -
     assert run.ended_at is not None, "an ended run has an end"
     template = origin.template
     summary = template.summary + _ended_part(run.state, origin.nominal_ns)
-    ended = keys.ended_key(template.shard, run.ended_at, template.uid, origin.run_id)
+    run_id = origin.run_id.encode()
+    ended = keys.ended_at(template.shard, run.ended_at) + template.name + run_id
     writes: tuple[Op, ...] = (
         _make(Delete, (key,)),
-        _make(Put, (origin.run_key, value)),
+        _make(Put, (template.run_keys + run_id, value)),
         _make(Put, (ended, summary)),
     )
     if RULES[run.state].dead_letter:

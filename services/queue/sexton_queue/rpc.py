@@ -308,7 +308,8 @@ def _take(
             "credits", session.credits + request.credits, f"in all at most {session.slots} slots"
         )
     by_key = table.by_key
-    for (handle, _), *_ in completions:
+    for completion in completions:
+        handle = completion[0].handle
         if handle not in by_key and not table.is_handle(handle):
             raise InvalidArgument("completions.attempt.handle", handle, "a handle of this queue")
     if request.heartbeat:

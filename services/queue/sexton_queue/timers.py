@@ -21,6 +21,9 @@ class Timers:
 
     def set(self, key: bytes, run: Run) -> None:
         """Sets the run's next own timer, if it has one."""
+        policy = run.policy
+        if policy.deadline_ns is None and policy.start_within_ns is None:
+            return
         at = next_timer(run)
         if at is not None:
             heappush(self._heap, (at, key))
@@ -37,9 +40,6 @@ class Timers:
 
 def next_timer(run: Run) -> Instant | None:
     """Returns when `start_within` or the deadline passes; None: neither moves this run."""
-    policy = run.policy
-    if policy.deadline_ns is None and policy.start_within_ns is None:
-        return None
     if run.ended or run.state is RunState.TERMINATING:
         return None
     times = [run.deadline_at]

@@ -112,7 +112,7 @@ def assign(run: Run, session: str, now: Instant) -> Run:
 
     """
     _check(run, _ASSIGN)
-    if now < run.assignable_at:
+    if now < run.not_before and now < run.assignable_at:
         raise IllegalTransition(
             f"run {run.run_id}", RunEvent.ASSIGN, "waiting for its not-before", "that has passed"
         )
