@@ -6,8 +6,9 @@ cost what is due soon, not how many jobs there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
+from itertools import islice
 from typing import Final
 
 from sexton_core.instants import SECOND, Duration, Instant
@@ -23,13 +24,18 @@ _REFILL_TIMERS: Final = MOST_TIMERS // 2
 
 
 class Horizon:
-    """A heap of jobs by the time at which they are due. Pure: times are arguments."""
+    """Jobs by the time at which they are due. Pure: times are arguments.
 
-    __slots__ = ("_armed", "_front", "_heap", "_reach", "until")
+    A heap of the times, each once, and of each the jobs: most jobs share theirs with others.
+    """
+
+    __slots__ = ("_armed", "_front", "_jobs", "_reach", "_times", "_turned", "until")
 
     def __init__(self) -> None:
         self._armed: dict[str, Instant] = {}
-        self._heap: list[tuple[Instant, str]] = []  # may hold what is armed otherwise by now
+        self._times: list[Instant] = []
+        self._jobs: dict[Instant, list[str]] = {}  # may name what is armed otherwise by now
+        self._turned: set[Instant] = set()  # times whose jobs stand with the first to take last
         self._reach: Instant = 0  # what is due up to here is taken
         self._front: Instant = 0  # of the timers due at this very time, some may be missing
         self.until: Instant = 0
@@ -51,7 +57,12 @@ class Horizon:
             return False
         if self._armed.get(uid) != due:
             self._armed[uid] = due
-            heappush(self._heap, (due, uid))
+            jobs = self._jobs.get(due)
+            if jobs is None:
+                self._jobs[due] = [uid]
+                heappush(self._times, due)
+            else:
+                jobs.append(uid)
         return True
 
     def takes(self, due: Instant) -> bool:
@@ -60,37 +71,52 @@ class Horizon:
 
     def next_due(self) -> Instant | None:
         """Returns when the first job is due; None: nothing is armed."""
-        heap, armed = self._heap, self._armed
-        while heap:
-            due, uid = heap[0]
-            if armed.get(uid) == due:
-                return due
-            heappop(heap)
+        times, armed = self._times, self._armed
+        while times:
+            due = times[0]
+            jobs = self._jobs[due]
+            while jobs:
+                if armed.get(jobs[-1]) == due:
+                    return due
+                jobs.pop()
+            self._drop_first()
         return None
-
-    def within(self, until: Instant) -> Iterator[tuple[Instant, str]]:
-        """Yields the jobs that are due up to `until`, roughly earliest first."""
-        heap, armed = self._heap, self._armed
-        places = [0]  # of the heap, from its top; nothing is due before what stands above it
-        for place in places:
-            if place >= len(heap) or heap[place][0] > until:
-                continue
-            due, uid = heap[place]
-            if armed.get(uid) == due:
-                yield due, uid
-            places += (2 * place + 1, 2 * place + 2)
 
     def take(self, now: Instant, limit: int) -> list[str]:
         """Takes out up to `limit` jobs that are due, earliest first."""
-        taken: list[str] = []
-        while len(taken) < limit:
-            due = self.next_due()
-            if due is None or due > now:
-                break
-            _, uid = heappop(self._heap)
-            del self._armed[uid]
-            taken.append(uid)
-        return taken
+        return [uid for _, uid in islice(self.due(now), limit)]
+
+    def due(self, until: Instant) -> Iterator[tuple[Instant, str]]:
+        """Takes out the jobs that are due up to `until` one by one, earliest first, with when.
+
+        Nothing is to be armed before the last of them is taken.
+        """
+        times, armed = self._times, self._armed
+        while times and times[0] <= until:
+            due = times[0]
+            jobs = self._jobs[due]
+            if due not in self._turned:
+                self._turned.add(due)
+                jobs.reverse()
+            while jobs:
+                uid = jobs.pop()
+                if armed.get(uid) == due:
+                    del armed[uid]
+                    yield due, uid
+            self._drop_first()
+
+    def put_back(self, jobs: Sequence[tuple[Instant, str]]) -> None:
+        """Arms jobs again as they were, which `due` has given in this order."""
+        for due, uid in reversed(jobs):
+            if due not in self._jobs:
+                self._turned.add(due)
+            self.arm(uid, due, anyway=True)
+
+    def _drop_first(self) -> None:
+        """Forgets the first time, at which no job is due any more."""
+        due = heappop(self._times)
+        del self._jobs[due]
+        self._turned.discard(due)
 
     def begin_loading(self, reach: Instant) -> None:
         """Takes everything up to `reach` from now on: timers may be written during the loading."""

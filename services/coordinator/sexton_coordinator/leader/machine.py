@@ -307,31 +307,35 @@ class Machine:
         to decide about before.
         """
         taken: list[Known] = []
-        for due, uid in islice(self.horizon.within(now + AHEAD_NS), MOST_LOOKED_AT):
+        left: list[tuple[Instant, str]] = []
+        for due, uid in islice(self.horizon.due(now + AHEAD_NS), MOST_LOOKED_AT):
             known = self._known[uid]
             loaded = known.loaded
             if (
-                loaded is not None
-                and loaded.timer == due > now
-                and known.not_ahead is not loaded
-                and not (known.in_flight or known.asked or known.verify or known.force)
-                and not (uid in self._ready or uid in self.waiting or uid in self.filling)
+                loaded is None
+                or not loaded.timer == due > now
+                or known.not_ahead is loaded
+                or (known.in_flight or known.asked or known.verify or known.force)
+                or (uid in self._ready or uid in self.waiting or uid in self.filling)
             ):
-                known.in_flight = True
-                known.again = False
-                if known.scanned == due:
-                    known.scanned = None  # it stands for the state, and moves with it
-                taken.append(known)
-                if len(taken) == limit:
-                    break
+                left.append((due, uid))
+                continue
+            known.in_flight = True
+            known.again = False
+            if known.scanned == due:
+                known.scanned = None  # it stands for the state, and moves with it
+            taken.append(known)
+            if len(taken) == limit:
+                break
+        self.horizon.put_back(left)
         return taken
 
     def finish(self, known: Known, next_due: Instant | None) -> None:
         """Ends a look at a job, and arms it for the next."""
         known.in_flight = False
         self.woken.set()
-        loaded = known.loaded
-        if loaded is not None and known.changed_at > _read_at(loaded):
+        loaded, changed_at = known.loaded, known.changed_at
+        if changed_at and loaded is not None and changed_at > _read_at(loaded):
             known.reread = known.again = True
         if known.reread:
             known.loaded, known.reread = None, False

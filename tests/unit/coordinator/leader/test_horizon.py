@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import islice
 
 from sexton_coordinator.leader.horizon import HORIZON_NS, Horizon
 
@@ -97,13 +98,21 @@ def test_any_sequence_gives_what_a_plain_dictionary_gives() -> None:
             assert horizon.next_due() == min(plain.values(), default=None)
 
 
-def test_what_is_due_soon_is_found_and_stays_armed() -> None:
+def test_what_is_due_soon_is_taken_in_its_order_and_put_back_into_it() -> None:
     horizon = Horizon()
     horizon.begin_loading(1_000)
     for number in range(50):
-        horizon.arm(f"job-{number}", 7 * number % 50)
+        horizon.arm(f"job-{number}", 7 * number % 50 // 5)
     horizon.arm("job-0", 40)  # and not at 0 any more
-    expected = {f"job-{number}" for number in range(1, 50) if 7 * number % 50 <= 9}
-    assert {uid for _, uid in horizon.within(9)} == expected
-    assert len(horizon) == 50
-    assert horizon.next_due() == 1
+    due = [(7 * number % 50 // 5, number) for number in range(1, 50)]
+    expected = [(at, f"job-{number}") for at, number in sorted(due) if at <= 5]
+    for most in (3, 7, 50):
+        taken = list(islice(horizon.due(5), most))
+        assert taken == expected[:most]
+        assert len(horizon) == 50 - len(taken)
+        horizon.put_back(taken)
+        assert len(horizon) == 50
+        assert horizon.next_due() == 0
+    assert horizon.take(5, 4) == [uid for _, uid in expected[:4]]
+    horizon.arm("job-0", 0)
+    assert horizon.take(0, 1) == ["job-0"]
