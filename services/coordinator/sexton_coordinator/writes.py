@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from sexton.internal.v1 import records_pb2 as pb
 from sexton_core.instants import Instant
-from sexton_core.policy.state import Buffered, DecisionRange, JobState
+from sexton_core.policy.state import Buffered, DecisionRange, JobState, make
 from sexton_core.words import Origin
 from sexton_records import keys
 from sexton_records.state import encode_buffered, encode_decision, encode_state
@@ -51,11 +51,10 @@ def state_ops(
 
     `previous_timer` is `StateRecord.timer_ns` of the state that is replaced; None: there is none.
     """
-    ops: list[Op] = [
-        Put(name.state_key, name.timer_value + encode_state(state, timer)),
-    ]
+    state_value = name.timer_value + encode_state(state, timer)
+    ops: list[Op] = [make(Put, (name.state_key, state_value))]
     if timer is not None:
-        ops.append(Put(keys.timer_key(name.shard, timer, name.uid), name.timer_value))
+        ops.append(make(Put, (keys.timer_key(name.shard, timer, name.uid), name.timer_value)))
     if previous_timer is not None and previous_timer != timer:
         ops.append(Delete(keys.timer_key(name.shard, previous_timer, name.uid)))
     return ops

@@ -30,7 +30,7 @@ from sexton_coordinator.leader.firing import Firing
 from sexton_coordinator.leader.lookout import Lookout
 from sexton_coordinator.leader.steps import Planner
 from sexton_core import ids
-from sexton_core.policy import _plan
+from sexton_core.policy import _one_start, _plan
 from sexton_core.policy._gate import Gate
 from sexton_core.policy.timeline import Timeline
 from sexton_core.words import Reason, RunState
@@ -92,9 +92,12 @@ def _edit_without_state(patch: pytest.MonkeyPatch) -> None:
 
 def _run_id_without_uid(patch: pytest.MonkeyPatch) -> None:
     decide = import_module("sexton_core.policy.decide")  # the package has a function of that name
-    patch.setattr(
-        decide, "scheduled_run_id", lambda _uid, nominal: ids.scheduled_run_id("a" * 24, nominal)
-    )
+    for module in (decide, _one_start):
+        patch.setattr(
+            module,
+            "scheduled_run_id",
+            lambda _uid, nominal: ids.scheduled_run_id("a" * 24, nominal),
+        )
 
 
 def _completion_without_token(patch: pytest.MonkeyPatch) -> None:
@@ -158,7 +161,8 @@ def _catch_up_outside_the_gate(patch: pytest.MonkeyPatch) -> None:
 
 
 def _late_is_on_time(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(_plan, "_ON_TIME_NS", 1 << 62)
+    for module in (_plan, _one_start):
+        patch.setattr(module, "ON_TIME_NS", 1 << 62)
 
 
 def _next_from_now_after_a_failover(patch: pytest.MonkeyPatch) -> None:
@@ -251,9 +255,9 @@ def _letter_stays(patch: pytest.MonkeyPatch) -> None:
 
 
 def _repeat_forgets(patch: pytest.MonkeyPatch) -> None:
-    new_record = steps.new_record
+    encode_new = steps.encode_new
     patch.setattr(
-        steps, "new_record", lambda new, *rest: new_record(new._replace(retry_of=""), *rest)
+        steps, "encode_new", lambda new, *rest: encode_new(new._replace(retry_of=""), *rest)
     )
 
 

@@ -1,5 +1,8 @@
 """A run means the same in its record and in the core, through every step of its life."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from sexton.internal.v1 import records_pb2 as pb
 from sexton.v1 import job_pb2, run_pb2
 from sexton_core.instants import SECOND
@@ -11,6 +14,8 @@ from sexton_records import runs, spec
 
 UID = "abcdefghijklmnopqrstuvwx"
 RUN_ID = "t20261129T030000Z-abcdefgh"
+RUN_IDS = st.sampled_from([RUN_ID, "m20261129T030000Z-abcdefghijklmnop"])
+INSTANTS = st.sampled_from([0, 1, 127, 128, 2**56 - 1, 2**56]) | st.integers(0, 2**63 - 1)
 NOMINAL = 1_795_921_200 * SECOND
 
 
@@ -32,6 +37,24 @@ def test_a_template_and_a_run_concatenated_are_one_record() -> None:
     assert record.run_id == RUN_ID
     assert runs.handle_in(record) == Handle(RUN_ID, "default", 0, NOMINAL)
     assert runs.run_name(record) == f"namespaces/default/jobs/nightly/runs/{RUN_ID}"
+
+
+@given(
+    RUN_IDS,
+    st.sampled_from(Origin),
+    st.lists(INSTANTS, min_size=4, max_size=4),
+    st.sampled_from(Reason),
+    st.sampled_from(["", RUN_ID]),
+    st.sampled_from(["", "00-" + "1" * 32 + "-" + "2" * 16 + "-01"]),
+)
+def test_a_new_run_is_written_as_its_message_would_be(
+    run_id: str, origin: Origin, times: list[int], reason: Reason, retry_of: str, trace: str
+) -> None:
+    nominal, due, not_before, now = times
+    new = NewRun(
+        Handle(run_id, "default", 0, not_before), origin, nominal, due, 1, reason, retry_of
+    )
+    assert runs.encode_new(new, now, trace) == runs.new_record(new, now, trace).SerializeToString()
 
 
 def written(record: pb.RunRecord, run: machine.Run) -> pb.RunRecord:

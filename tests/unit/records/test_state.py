@@ -54,6 +54,30 @@ def test_a_state_survives_the_store(
     assert codec.decode_state(record, waiting) == state._replace(buffered=waiting)
 
 
+@given(STATES, MAYBE)
+def test_a_state_is_written_as_its_message_would_be(state: JobState, timer: int | None) -> None:
+    record = pb.StateRecord(
+        cursor_ns=state.cursor,
+        armed_ns=state.armed,
+        rules=[pb.RuleRecord(after_ns=after, version=version) for after, version in state.rules],
+        live=[codec.handle_name(handle) for handle in state.live],
+        counters=pb.CountersRecord(**state.counters._asdict()),
+        paused_at_ns=state.paused_at,
+        resumed_ns=state.resumed,
+        timer_ns=timer,
+    )
+    assert codec.encode_state(state, timer) == record.SerializeToString()
+
+
+def test_a_state_is_written_so_with_the_longest_names_too() -> None:
+    run = "b" + "a" * 16 + "-20261129T030000Z"
+    handle = Handle(run, "q" * 63, -100, 2**63 - 1)
+    state = JobState(cursor=1, armed=None, rules=(), live=(handle,))
+    record = pb.StateRecord(cursor_ns=1, live=[codec.handle_name(handle)])
+    record.counters.SetInParent()
+    assert codec.encode_state(state, None) == record.SerializeToString()
+
+
 @given(BUFFERED)
 def test_a_waiting_start_survives_the_store(start: Buffered) -> None:
     record = pb.BufferedRecord.FromString(codec.encode_buffered(start))

@@ -1,7 +1,7 @@
 """Which undecided nominal times start, and which are passed over: late, missed, caught up."""
 
 from collections.abc import Iterator
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from sexton_core.instants import SECOND, Instant
 from sexton_core.policy.job import CatchUp, Definition
@@ -9,7 +9,8 @@ from sexton_core.policy.state import JobState, make
 from sexton_core.policy.timeline import Timeline
 from sexton_core.words import CatchUpPolicy, Decision, Reason
 
-_ON_TIME_NS = SECOND
+ON_TIME_NS: Final = SECOND
+"""What is decided later than this after its due time says so."""
 
 
 class Start(NamedTuple):
@@ -66,7 +67,7 @@ class Plan:
             definition = stretch.definition
             resumed = nominal == self._resumed
             if resumed or now - due <= definition.catch_up.late_after_ns:
-                reason = Reason.ON_TIME if now - due <= _ON_TIME_NS else Reason.LATE
+                reason = Reason.ON_TIME if now - due <= ON_TIME_NS else Reason.LATE
                 if resumed:
                     reason = Reason.RESUMED
                 yield self._next((make(Start, (nominal, due, definition, reason)),))

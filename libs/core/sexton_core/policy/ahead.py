@@ -52,10 +52,7 @@ def decide_ahead(
     ):
         return None
     verdict = decide(job, state, due, ended)
-    alone = len(verdict.runs) == 1 and not (
-        verdict.requires or verdict.ranges or verdict.asks or verdict.buffered
-    )
-    if not alone or job.definition(verdict.runs[0].version).overlap in ASKS:
+    if not verdict.is_one_start or job.definition(verdict.runs[0].version).overlap in ASKS:
         return None
     return verdict if verdict.next_due is None or verdict.next_due > due else None
 

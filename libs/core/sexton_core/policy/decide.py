@@ -6,6 +6,7 @@ from typing import NamedTuple
 from sexton_core.ids import RunId, scheduled_run_id
 from sexton_core.instants import SECOND, Instant
 from sexton_core.policy._gate import ACTIONS_LIMIT, Candidate, Gate, Moved
+from sexton_core.policy._one_start import decide_one_start
 from sexton_core.policy._plan import Pass, Plan, Step
 from sexton_core.policy.job import Job
 from sexton_core.policy.state import Admission, DecisionRange, JobState, Rule, Verdict, make
@@ -42,6 +43,20 @@ def decide(
         limit: of starts in one verdict, for runs so large that fewer fit one commit.
 
     """
+    if limit > 1 and (verdict := decide_one_start(job, state, now, ended)) is not None:
+        return verdict
+    return decide_any(job, state, now, ended, limit=limit)
+
+
+def decide_any(
+    job: Job,
+    state: JobState,
+    now: Instant,
+    ended: Collection[RunId] = frozenset(),
+    *,
+    limit: int = ACTIONS_LIMIT,
+) -> Verdict:
+    """Decides whatever it is: `decide` without the short way, which comes to the same."""
     timeline = Timeline(job, state.rules)
     gate = Gate(job, state, now, ended, limit)
     if state.paused_at is not None:

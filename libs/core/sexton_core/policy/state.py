@@ -170,6 +170,12 @@ class Verdict(NamedTuple):
     next_due: Instant | None
     changed: bool
 
+    @property
+    def is_one_start(self) -> bool:
+        """Tells whether it is one run that rests on nothing, and nothing else."""
+        _, runs, ranges, buffered, unbuffered, requires, asks, _, _, _ = self
+        return len(runs) == 1 and not (ranges or buffered or unbuffered or requires or asks)
+
 
 class Admission(NamedTuple):
     """What the gate said to one start: FIRED, BUFFERED, SKIPPED or DROPPED, and why."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from google.protobuf.message import Message
@@ -23,7 +23,7 @@ from sexton_coordinator.leader.machine import (
 from sexton_coordinator.requests import encode_request
 from sexton_coordinator.writes import JobName, buffered_ops, decision_ops, state_ops
 from sexton_core.ids import RunId, manual_run_id, requeued_run_id, retry_run_id
-from sexton_core.instants import Instant
+from sexton_core.instants import Duration, Instant
 from sexton_core.policy import (
     AHEAD_NS,
     Admission,
@@ -41,7 +41,7 @@ from sexton_core.policy.state import make
 from sexton_core.words import Ask, Decision, Overlap
 from sexton_records import keys
 from sexton_records.backfills import backfill_message, ended_record, new_backfill_record
-from sexton_records.runs import new_record, run_message
+from sexton_records.runs import encode_new, run_message
 from sexton_records.state import OVERLAP_OF
 from sexton_runtime.kv.types import (
     Compare,
@@ -164,7 +164,10 @@ class Planner:
         for starts in _STARTS:
             if asked is None:
                 verdict = decide(loaded.job, loaded.state, now, ended, limit=starts)
-                step = self._step(loaded, verdict, now, force=force)
+                if verdict.is_one_start and not force:
+                    step = self._start_step(loaded, verdict, now)
+                else:
+                    step = self._step(loaded, verdict, now, force=force)
             else:
                 assert isinstance(asked, Trigger), "nothing else is asked for"
                 verdict, admission = _start(loaded, now, asked, ended, starts)
@@ -185,12 +188,10 @@ class Planner:
         verdict = decide_ahead(loaded.job, loaded.state, loaded.timer, now, ended)
         if verdict is None:
             return None
-        step = self._step(loaded, verdict, now)
+        step = self._start_step(loaded, verdict, now, AHEAD_NS)
         if not self._fits(step):
             raise OversizedError
-        assert step.txn is not None, "a run is written"
-        txn = step.txn
-        return step._replace(txn=txn._replace(not_before_ns=txn.not_before_ns - AHEAD_NS))
+        return step
 
     def plan_fill(self, known: Known, filling: Filling, now: Instant) -> Step | None:
         """Decides about a job's backfills and makes the transaction; None: none goes on now.
@@ -257,6 +258,34 @@ class Planner:
         limits = self._limits
         most_bytes = limits.max_txn_bytes - ops * limits.max_key_bytes
         return ops <= limits.max_ops_per_txn and step.size_bytes <= most_bytes
+
+    def _start_step(
+        self, loaded: LoadedJob, verdict: Verdict, now: Instant, ahead_ns: Duration = 0
+    ) -> Step:
+        """Makes the step of a verdict that is one start: what `_step` makes, at half its cost.
+
+        `ahead_ns`: how long before its time it may be committed.
+        """
+        name, _, _, revision, before, _, _, versions, _ = loaded
+        (run,) = verdict.runs
+        handle = run.handle
+        shard = self._queue_shard(handle.queue)
+        key = keys.handle_key(shard, name.uid, handle)
+        record = versions[run.version].run_prefix(name)
+        record += encode_new(run, now, self._traceparent(handle.run_id))
+        timer = verdict.next_due
+        put_state, *others = state_ops(name, verdict.state, timer, before)
+        compares = (
+            make(Compare, (name.state_key, Target.MOD_REVISION, revision)),
+            make(Compare, (key, Target.MOD_REVISION, 0)),
+        )
+        then = (make(Put, (key, record)), put_state, *others)
+        txn = make(Txn, (compares, then, (), _not_before(loaded, verdict) - ahead_ns, 0, False))
+        created = (make(Created, (shard, key, record)),)
+        size = _written_bytes(then)
+        requires: dict[int, RunId] = {}
+        about = loaded, verdict, txn, requires, timer, True, created, ()
+        return make(Step, (*about, None, None, None, False, size))
 
     def _step(
         self,
@@ -365,10 +394,10 @@ class Planner:
 
     def _record(self, loaded: LoadedJob, run: NewRun, now: Instant) -> bytes:
         prefix = loaded.versions[run.version].run_prefix(loaded.name)
-        return prefix + new_record(run, now, self._traceparent(run.run_id)).SerializeToString()
+        return prefix + encode_new(run, now, self._traceparent(run.run_id))
 
 
-def _written_bytes(ops: list[Op]) -> int:
+def _written_bytes(ops: Iterable[Op]) -> int:
     size = 0
     for op in ops:
         if isinstance(op, Put):
@@ -379,14 +408,19 @@ def _written_bytes(ops: list[Op]) -> int:
 def _txn(
     loaded: LoadedJob, verdict: Verdict, compares: list[Compare], then: list[Op]
 ) -> Txn | None:
-    """Returns the transaction: never before what it decides about is due."""
     if not then:
         return None
+    not_before = _not_before(loaded, verdict)
+    return make(Txn, (tuple(compares), tuple(then), (), not_before, 0, False))
+
+
+def _not_before(loaded: LoadedJob, verdict: Verdict) -> Instant:
+    """Returns when a transaction may be committed: never before what it decides about is due."""
     timer = loaded.timer
     not_before = verdict.not_before or 0
     if timer is not None and timer > not_before and verdict.state.cursor != loaded.state.cursor:
-        not_before = timer
-    return make(Txn, (tuple(compares), tuple(then), (), not_before, 0, False))
+        return timer
+    return not_before
 
 
 def _unchanged(loaded: LoadedJob) -> Verdict:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from sexton.internal.v1 import coordinator_pb2
 from sexton.internal.v1 import records_pb2 as pb
@@ -15,7 +16,7 @@ from sexton_coordinator.jobs_store import JobRef, LoadedJob, Version
 from sexton_coordinator.leader.machine import StopFill, Trigger
 from sexton_coordinator.leader.steps import ROOM_OPS, OversizedError, Planner, Step
 from sexton_coordinator.writes import JobName
-from sexton_core.policy import AHEAD_NS, Job, create
+from sexton_core.policy import AHEAD_NS, Job, create, decide
 from sexton_core.schedules import JobIdentity, ScheduleCache
 from sexton_records.spec import decode_definition
 from sexton_runtime.kv.types import Compare, Delete, KeyValue, Limits, Put, Target
@@ -100,6 +101,22 @@ def test_a_start_that_is_written_ahead_is_what_is_decided_when_it_is_due() -> No
     record.create_time_ns = due
     assert record == pb.RunRecord.FromString(expected.created[0].record)
     assert step.after(8) == expected.after(8)
+
+
+@pytest.mark.parametrize("timer", [None, T0 + 5 * S, T0 + 10 * S, T0 + 12 * S])
+@pytest.mark.parametrize("seconds", [15, 25])
+def test_a_start_alone_is_one_step_whichever_way_it_is_made(
+    timer: int | None, seconds: int
+) -> None:
+    ends = Timestamp(seconds=T0 // S + seconds)
+    every = job_pb2.Every(period=Duration(seconds=10))
+    schedule = job_pb2.Schedule(every=every, end_time=ends)
+    loaded = job(schedules=[schedule])._replace(timer=timer)
+    now, made = T0 + 12 * S, planner()
+    verdict = decide(loaded.job, loaded.state, now)
+    assert verdict.is_one_start
+    assert made._start_step(loaded, verdict, now) == made._step(loaded, verdict, now)
+    assert made.plan(loaded, now, set()) == made._step(loaded, verdict, now)
 
 
 def test_what_is_too_large_is_not_written_ahead() -> None:
