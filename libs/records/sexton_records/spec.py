@@ -20,6 +20,7 @@ from sexton_core.runs.policy import RunPolicy
 from sexton_core.runs.retry import Retry
 from sexton_core.schedules import JobIdentity, JobSchedule, ScheduleCache
 from sexton_core.words import CatchUpPolicy, Delivery, Overlap
+from sexton_records._bytes import message, text
 from sexton_records.schedules import decode_schedules, encode_schedules
 from sexton_records.state import OVERLAP_OF, OVERLAPS
 from sexton_records.tasks import canonical_task
@@ -184,10 +185,10 @@ def check_description(labels: Mapping[str, str], description: str) -> None:
     for key, value in labels.items():
         if not key:
             raise PolicyError("labels", key, "a key with at least one character")
-        for text in (key, value):
-            if len(text) > MAX_LABEL_CHARACTERS or not text.isprintable():
+        for said in (key, value):
+            if len(said) > MAX_LABEL_CHARACTERS or not said.isprintable():
                 raise PolicyError(
-                    f"labels.{key}", text, f"at most {MAX_LABEL_CHARACTERS} printable characters"
+                    f"labels.{key}", said, f"at most {MAX_LABEL_CHARACTERS} printable characters"
                 )
     if len(description) > MAX_DESCRIPTION or "\0" in description:
         raise PolicyError(
@@ -224,6 +225,16 @@ def run_template(
         retain_runs=definition.retention.max_runs,
         retain_ns=definition.retention.max_age_ns,
     )
+
+
+def shared_part(spec: pb.JobSpec, definition: Definition) -> bytes:
+    """Returns all of a run's template but whose it is: the same for jobs of one definition."""
+    return run_template("", "", "", spec, definition).SerializeToString()
+
+
+def encode_template(namespace: str, job: str, uid: str, shared: bytes) -> bytes:
+    """Returns what a run's record begins with: its template, of which `shared_part` is given."""
+    return message(1, text(1, namespace) + text(2, job) + text(3, uid) + shared)
 
 
 def template_policy(template: records_pb2.RunTemplate) -> RunPolicy:

@@ -18,6 +18,7 @@ from sexton_core.policy.state import (
     Handle,
     JobState,
     Rule,
+    make,
 )
 from sexton_core.words import Ask, Decision, Origin, Overlap, Reason
 from sexton_records._bytes import field, message, text, varint
@@ -56,6 +57,11 @@ _RULES_REMEMBERED: Final = 4_096
 _LINES_REMEMBERED: Final = 1_024
 _COUNTERS_REMEMBERED: Final = 1_024
 """Fields of a state, of 10 to 80 bytes each."""
+
+
+def encode_timer(namespace: str, job: str) -> bytes:
+    """Returns the record of a timer, which is also what the record of its state begins with."""
+    return text(1, namespace) + text(2, job)
 
 
 def encode_state(state: JobState, timer: Instant | None) -> bytes:
@@ -107,22 +113,26 @@ def _counters_bytes(counted: Counters) -> bytes:
 
 def decode_state(record: pb.StateRecord, buffered: Sequence[Buffered]) -> JobState:
     """Returns the state, with its waiting starts in the order of their keys."""
-    counters = record.counters
-    return JobState(
-        cursor=record.cursor_ns,
-        armed=record.armed_ns if record.HasField("armed_ns") else None,
-        rules=tuple([Rule(rule.after_ns, rule.version) for rule in record.rules]),
-        live=tuple([handle_of(name) for name in record.live]),
-        buffered=tuple(buffered),
-        counters=Counters(
-            counters.fired,
-            counters.skipped,
-            counters.missed,
-            counters.dropped,
-            counters.excluded,
+    counted = record.counters
+    counters = (
+        counted.fired,
+        counted.skipped,
+        counted.missed,
+        counted.dropped,
+        counted.excluded,
+    )
+    return make(
+        JobState,
+        (
+            record.cursor_ns,
+            record.armed_ns if record.HasField("armed_ns") else None,
+            tuple([make(Rule, (rule.after_ns, rule.version)) for rule in record.rules]),
+            tuple([handle_of(name) for name in record.live]),
+            tuple(buffered),
+            make(Counters, counters),
+            record.paused_at_ns if record.HasField("paused_at_ns") else None,
+            record.resumed_ns if record.HasField("resumed_ns") else None,
         ),
-        paused_at=record.paused_at_ns if record.HasField("paused_at_ns") else None,
-        resumed=record.resumed_ns if record.HasField("resumed_ns") else None,
     )
 
 

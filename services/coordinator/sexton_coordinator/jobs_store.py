@@ -22,10 +22,10 @@ from sexton_coordinator.templates import Template, Templates
 from sexton_coordinator.writes import JobName
 from sexton_core.errors import CoreError
 from sexton_core.instants import Instant
-from sexton_core.policy import Buffered, Definition, Job, JobState
+from sexton_core.policy import Buffered, Job, JobState
 from sexton_core.schedules import JobIdentity
 from sexton_records import keys
-from sexton_records.spec import run_template
+from sexton_records.spec import encode_template
 from sexton_records.state import decode_buffered, decode_state
 from sexton_runtime.kv.engine import Engine
 from sexton_runtime.kv.types import KeyValue, prefix_end
@@ -46,19 +46,24 @@ _FEW_JOBS: Final = 8
 class Version:
     """One version of a job's definition, decoded once."""
 
-    __slots__ = ("_prefix", "definition", "size", "spec")
+    __slots__ = ("_prefix", "_template", "definition", "spec")
 
-    def __init__(self, spec: job_pb2.JobSpec, definition: Definition) -> None:
-        self.spec: Final = spec
-        self.definition: Final = definition
-        self.size: Final = spec.ByteSize()
+    def __init__(self, template: Template) -> None:
+        self.spec: Final = template.spec
+        self.definition: Final = template.definition
+        self._template = template
         self._prefix = b""
+
+    @property
+    def size(self) -> int:
+        """Returns the size of the definition's message."""
+        return len(self._template.key[1])
 
     def run_prefix(self, name: JobName) -> bytes:
         """Returns what the records of all its runs begin with: their template, serialised."""
         if not self._prefix:
-            template = run_template(name.namespace, name.job, name.uid, self.spec, self.definition)
-            self._prefix = pb.RunRecord(template=template).SerializeToString()
+            shared = self._template.of_runs()
+            self._prefix = encode_template(name.namespace, name.job, name.uid, shared)
         return self._prefix
 
 
@@ -157,8 +162,9 @@ class JobReader:
             ],
         )
         drafts = [_Draft(kv, ref, shards[ref.uid]) for kv, ref in zip(kvs, refs, strict=False)]
-        for draft in drafts:
-            draft.needed = frozenset((needed or {}).get(draft.uid, ()))
+        if needed:
+            for draft in drafts:
+                draft.needed = frozenset(needed.get(draft.uid, ()))
         found = [draft for draft in drafts if draft.state is not None]
         await self._read_definitions(found, {kv.key: kv for kv in kvs[len(refs) :]})
         await self._read_buffered(
@@ -171,10 +177,11 @@ class JobReader:
         self, drafts: Sequence[_Draft], read: dict[bytes, KeyValue]
     ) -> None:
         """Reads the definitions that were not read with the states, for want of a name."""
-        wanted = [draft.name.job_key for draft in drafts if draft.name.job_key not in read]
+        job_keys = [draft.name.job_key for draft in drafts]
+        wanted = [key for key in job_keys if key not in read]
         read |= {kv.key: kv for kv in await get_all(self._store, wanted)}
-        for draft in drafts:
-            draft.take_definition(read[draft.name.job_key])
+        for draft, key in zip(drafts, job_keys, strict=True):
+            draft.take_definition(read[key])
 
     async def _read_buffered(self, drafts: Sequence[_Draft]) -> None:
         if len(drafts) > _FEW_JOBS:
@@ -221,10 +228,13 @@ class JobReader:
         record, state = draft.record, draft.state
         if record is None or state is None:
             return None
+        wanted = [record.version]
+        former = draft.former_versions()
+        if former or draft.needed:
+            still = {version for version in draft.needed if self._is_there(draft, version)}
+            wanted = sorted({*wanted, *former, *still})
         try:
-            wanted = {*draft.former_versions(), record.version}
-            wanted |= {version for version in draft.needed if self._is_there(draft, version)}
-            versions = {version: self._version(draft, version) for version in sorted(wanted)}
+            versions = {version: self._version(draft, version) for version in wanted}
             job = Job(
                 namespace=draft.name.namespace,
                 name=draft.name.job,
@@ -236,15 +246,15 @@ class JobReader:
         except (CoreError, LookupError, ValueError) as error:
             return UnreadableJob(draft.uid, f"{type(error).__name__}: {error}")
         return LoadedJob(
-            name=draft.name,
-            job=job,
-            state=decoded,
-            state_revision=draft.state_kv.mod_revision,
-            timer=state.timer_ns if state.HasField("timer_ns") else None,
-            record=record,
-            job_revision=draft.job_revision,
-            versions=versions,
-            state_value=draft.state_kv.value,
+            draft.name,
+            job,
+            decoded,
+            draft.state_kv.mod_revision,
+            state.timer_ns if state.HasField("timer_ns") else None,
+            record,
+            draft.job_revision,
+            versions,
+            draft.state_kv.value,
         )
 
     def _is_there(self, draft: _Draft, number: int) -> bool:
@@ -288,8 +298,7 @@ class JobReader:
             FieldError: a field has a value that can't be used.
 
         """
-        template = self.template(name, spec, number, since)
-        return Version(template.spec, template.definition)
+        return Version(self.template(name, spec, number, since))
 
     def shared_template(self, spec: job_pb2.JobSpec, number: int) -> Template | None:
         """Returns what the jobs with a definition share, if that is known."""
@@ -304,7 +313,10 @@ class JobReader:
             FieldError: a field has a value that can't be used.
 
         """
-        identity = JobIdentity(namespace=name.namespace, name=name.job, uid=name.uid, since=since)
+
+        def identity() -> JobIdentity:
+            return JobIdentity(namespace=name.namespace, name=name.job, uid=name.uid, since=since)
+
         return self._templates.decode(spec, number, identity)
 
 

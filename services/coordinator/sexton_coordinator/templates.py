@@ -7,13 +7,14 @@ where its schedule does: by `H`, by a number of runs that is counted from the cr
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from sexton.internal.v1 import records_pb2
 from sexton.v1 import job_pb2 as pb
 from sexton_core.policy import Definition
 from sexton_core.schedules import JobIdentity, JobSchedule, ScheduleCache, depends_on_job
-from sexton_records.spec import canonical, decode_definition
+from sexton_records.spec import canonical, decode_definition, shared_part
 
 _MAX_TEMPLATES: Final = 2_048
 _MAX_BYTES: Final = 4 * 1024 * 1024
@@ -33,7 +34,7 @@ class Template:
         the job.
     """
 
-    __slots__ = ("_stored", "_whole", "definition", "key", "shared", "spec")
+    __slots__ = ("_runs", "_stored", "_whole", "definition", "key", "shared", "spec")
 
     def __init__(self, key: _Key, spec: pb.JobSpec, definition: Definition) -> None:
         self.key: Final = key
@@ -42,6 +43,7 @@ class Template:
         self.shared: Final = _is_shared(definition)
         self._whole: pb.JobSpec | None = None
         self._stored = b""
+        self._runs = b""
 
     def whole(self) -> pb.JobSpec:
         """Returns the definition with every default written out; not to be changed.
@@ -65,9 +67,15 @@ class Template:
             self._stored = records_pb2.JobRecord(spec=self.whole()).SerializeToString()
         return self._stored
 
+    def of_runs(self) -> bytes:
+        """Returns what the templates of all runs say after whose they are."""
+        if not self._runs:
+            self._runs = shared_part(self.spec, self.definition)
+        return self._runs
+
     def take_whole(self, other: Template) -> None:
         """Takes what another one of the same message has written out."""
-        self._whole, self._stored = other._whole, other._stored
+        self._whole, self._stored, self._runs = other._whole, other._stored, other._runs
 
 
 class Templates:
@@ -87,8 +95,10 @@ class Templates:
         self._known.move_to_end(key)
         return known
 
-    def decode(self, spec: pb.JobSpec, number: int, job: JobIdentity) -> Template:
+    def decode(self, spec: pb.JobSpec, number: int, job: Callable[[], JobIdentity]) -> Template:
         """Returns what version `number` of a job's definition comes to.
+
+        `job` is asked only where that depends on the job, or was not known.
 
         Raises:
             FieldError: a field has a value that can't be used.
@@ -100,7 +110,7 @@ class Templates:
             self._known.move_to_end(key)
             if known.shared:
                 return known
-        template = Template(key, spec, decode_definition(spec, number, job, self._schedules))
+        template = Template(key, spec, decode_definition(spec, number, job(), self._schedules))
         if known is None:
             self._remember(template)
         else:

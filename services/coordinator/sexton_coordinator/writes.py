@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sexton.internal.v1 import records_pb2 as pb
 from sexton_core.instants import Instant
 from sexton_core.policy.state import Buffered, DecisionRange, JobState, make
 from sexton_core.words import Origin
 from sexton_records import keys
-from sexton_records.state import encode_buffered, encode_decision, encode_state
+from sexton_records.state import encode_buffered, encode_decision, encode_state, encode_timer
 from sexton_runtime.kv.types import Delete, Op, Put
 
 
@@ -34,9 +33,8 @@ class JobName:
 
     def __post_init__(self) -> None:
         """Makes what every fire writes."""
-        timer = pb.TimerRecord(namespace=self.namespace, job=self.job)
         object.__setattr__(self, "state_key", keys.state_key(self.shard, self.uid))
-        object.__setattr__(self, "timer_value", timer.SerializeToString())
+        object.__setattr__(self, "timer_value", encode_timer(self.namespace, self.job))
 
     @property
     def job_key(self) -> bytes:

@@ -121,6 +121,15 @@ def test_a_run_has_the_policy_of_its_definition(name: str) -> None:
     assert policy.exclusive == definition.run.exclusive
 
 
+@pytest.mark.parametrize("name", SPECS)
+def test_a_template_is_put_together_as_its_message_would_be(name: str) -> None:
+    definition = decode(SPECS[name])
+    whole = codec.run_template("default", "nightly", UID, SPECS[name], definition)
+    shared = codec.shared_part(SPECS[name], definition)
+    written = codec.encode_template("default", "nightly", UID, shared)
+    assert written == records_pb2.RunRecord(template=whole).SerializeToString()
+
+
 def test_an_absent_jitter_is_the_default_and_a_zero_is_none() -> None:
     absent = pb.JobSpec(task=SHELL, retry=pb.Retry(max_attempts=2))
     zero = pb.JobSpec(task=SHELL, retry=pb.Retry(max_attempts=2, jitter=0.0))

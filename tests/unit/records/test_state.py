@@ -67,6 +67,8 @@ def test_a_state_is_written_as_its_message_would_be(state: JobState, timer: int 
         timer_ns=timer,
     )
     assert codec.encode_state(state, timer) == record.SerializeToString()
+    names = pb.TimerRecord(namespace="default", job="nightly")
+    assert codec.encode_timer("default", "nightly") == names.SerializeToString()
 
 
 def test_a_state_is_written_so_with_the_longest_names_too() -> None:

@@ -112,7 +112,10 @@ def kv_from_wire(kv: pb.KeyValue) -> KeyValue:
 def kvs_from_wire(kvs: Iterable[pb.KeyValue]) -> tuple[KeyValue, ...]:
     """Reads several keys."""
     return tuple(
-        KeyValue(kv.key, kv.value, kv.create_revision, kv.mod_revision, kv.version) for kv in kvs
+        [
+            _make(KeyValue, (kv.key, kv.value, kv.create_revision, kv.mod_revision, kv.version))
+            for kv in kvs
+        ]
     )
 
 

@@ -15,6 +15,7 @@ from sexton.v1 import backfill_pb2, job_pb2, run_pb2
 from sexton_coordinator.jobs_store import JobRef, LoadedJob, Version
 from sexton_coordinator.leader.machine import StopFill, Trigger
 from sexton_coordinator.leader.steps import ROOM_OPS, OversizedError, Planner, Step
+from sexton_coordinator.templates import Template
 from sexton_coordinator.writes import JobName
 from sexton_core.policy import AHEAD_NS, Job, create, decide
 from sexton_core.schedules import JobIdentity, ScheduleCache
@@ -35,7 +36,8 @@ def job(command: str = "true", **fields: Any) -> LoadedJob:
     given: dict[str, Any] = {"task": task, "schedules": schedules} | fields
     spec = job_pb2.JobSpec(**given)
     identity = JobIdentity(namespace="default", name="job", uid=NAME.uid, since=T0)
-    version = Version(spec, decode_definition(spec, 1, identity, ScheduleCache()))
+    definition = decode_definition(spec, 1, identity, ScheduleCache())
+    version = Version(Template((1, b""), spec, definition))
     core = Job(
         namespace="default",
         name="job",
