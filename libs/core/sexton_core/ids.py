@@ -30,7 +30,8 @@ RunId: TypeAlias = str
 
 UID_ENTROPY_BYTES: Final = 15
 """120 random bits make a uid of 24 characters without padding."""
-_UID_CHARACTERS: Final = 24
+UID_CHARACTERS: Final = 24
+_UID_OF_BYTE: Final = b"abcdefghijklmnopqrstuvwxyz234567" * 8
 
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 _UID = re.compile(r"[a-z2-7]{24}")
@@ -79,10 +80,13 @@ def make_uid(entropy: bytes) -> str:
 
 
 def make_uids(entropy: bytes) -> list[str]:
-    """Returns uids of several incarnations, of `UID_ENTROPY_BYTES` random bytes each."""
-    assert len(entropy) % UID_ENTROPY_BYTES == 0, "a uid is made of 15 random bytes"
-    text = base32(entropy)
-    return [text[at : at + _UID_CHARACTERS] for at in range(0, len(text), _UID_CHARACTERS)]
+    """Returns uids of several incarnations, of `UID_CHARACTERS` random bytes each.
+
+    Five bits of each byte are used: to ask for more bytes costs a tenth of what packing them does.
+    """
+    assert len(entropy) % UID_CHARACTERS == 0, "a uid is made of 24 random bytes"
+    text = entropy.translate(_UID_OF_BYTE).decode()
+    return [text[at : at + UID_CHARACTERS] for at in range(0, len(text), UID_CHARACTERS)]
 
 
 def check_uid(value: str, *, field: str = "uid") -> str:

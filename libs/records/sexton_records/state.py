@@ -61,7 +61,9 @@ _COUNTERS_REMEMBERED: Final = 1_024
 
 def encode_timer(namespace: str, job: str) -> bytes:
     """Returns the record of a timer, which is also what the record of its state begins with."""
-    return text(1, namespace) + text(2, job)
+    first, second = namespace.encode(), job.encode()
+    # Names have 1 to 63 characters: each length is in one byte.
+    return b"\x0a%c%b\x12%c%b" % (len(first), first, len(second), second)
 
 
 def encode_state(state: JobState, timer: Instant | None) -> bytes:

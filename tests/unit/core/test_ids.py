@@ -73,6 +73,16 @@ def test_a_uid_holds_all_of_its_entropy() -> None:
         ids.check_uid("A" * 24)
 
 
+def test_uids_that_are_made_together_have_five_bits_of_each_byte() -> None:
+    first, second, third = ids.make_uids(bytes(range(24)) + bytes([255] * 24) + bytes(24))
+    assert first == "abcdefghijklmnopqrstuvwx"
+    assert (second, third) == ("7" * 24, "a" * 24)
+    assert ids.make_uids(b"") == []
+    drawn = "".join(ids.make_uids(bytes(range(256)) * 3))
+    assert {drawn.count(character) for character in set(drawn)} == {24}
+    assert len(set(drawn)) == 32
+
+
 @pytest.mark.parametrize("name", ["a", "a1", "nightly-backup", "a--b", "a" * 63])
 def test_an_id_of_a_job_is_letters_digits_and_inner_hyphens(name: str) -> None:
     assert ids.check_name("job", name) == name

@@ -123,18 +123,24 @@ def watch_batch_from_wire(response: pb.WatchResponse) -> WatchBatch:
     """Reads one message of a watch."""
     return WatchBatch(
         tuple(
-            RevisionEvents(
-                revision.revision,
-                revision.mesh_time_ns,
-                tuple(
-                    Event(_KINDS[event.kind], kv_from_wire(event.kv)) for event in revision.events
-                ),
-            )
-            for revision in response.revisions
+            [
+                RevisionEvents(
+                    revision.revision,
+                    revision.mesh_time_ns,
+                    tuple([_event_from_wire(event) for event in revision.events]),
+                )
+                for revision in response.revisions
+            ]
         ),
         response.progress_revision,
         response.mesh_time_ns,
     )
+
+
+def _event_from_wire(event: pb.Event) -> Event:
+    kv = event.kv
+    fields = kv.key, kv.value, kv.create_revision, kv.mod_revision, kv.version
+    return _make(Event, (_KINDS[event.kind], _make(KeyValue, fields)))
 
 
 def lease_from_wire(lease: pb.Lease) -> Lease:

@@ -383,7 +383,7 @@ def _join(entries: Sequence[Entry]) -> Txn:
     if len(txns) == 1:
         return txns[0]
     return Txn(
-        compares=tuple(compare for txn in txns for compare in txn.compares),
-        then=tuple(op for txn in txns for op in txn.then),
-        not_after_ns=min(txn.not_after_ns for txn in txns),
+        compares=tuple([compare for txn in txns for compare in txn.compares]),
+        then=tuple([op for txn in txns for op in txn.then]),
+        not_after_ns=min([txn.not_after_ns for txn in txns]),
     )

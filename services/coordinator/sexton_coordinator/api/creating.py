@@ -23,7 +23,7 @@ from sexton_coordinator.writes import JobName
 from sexton_core.ids import UID_ENTROPY_BYTES, make_uid
 from sexton_core.instants import MILLISECOND, Duration, Instant
 from sexton_records import keys
-from sexton_records.state import encode_state
+from sexton_records.state import encode_state, encode_timer
 from sexton_runtime.kv.types import Compare, Put, Target, Txn
 
 _SAME_NS: Final[Duration] = 200 * MILLISECOND
@@ -134,7 +134,7 @@ class Creator:
         """
         shard = keys.shard_of(uid, self._mesh.coordinator_shards)
         state_key = keys.state_key(shard, uid)
-        own = records.TimerRecord(namespace=name.namespace, job=name.job).SerializeToString()
+        own = encode_timer(name.namespace, name.job)
         raw_uid = uid.encode()
         record = _UID_HEAD + raw_uid + kind.record
         state = own + kind.state

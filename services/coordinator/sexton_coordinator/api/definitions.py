@@ -13,7 +13,7 @@ from sexton_coordinator.api.checks import Name, refusing
 from sexton_coordinator.jobs_store import JobReader
 from sexton_coordinator.templates import Template
 from sexton_coordinator.writes import JobName
-from sexton_core.ids import UID_ENTROPY_BYTES, make_uids
+from sexton_core.ids import UID_CHARACTERS, make_uids
 from sexton_core.instants import Instant
 from sexton_core.policy import Definition
 from sexton_core.schedule import first_or_refuse
@@ -110,7 +110,7 @@ class Uids:
 
 
 def _draw_uids(randomness: Randomness, number: int) -> list[str]:
-    return make_uids(bytes.fromhex(randomness.token_hex(UID_ENTROPY_BYTES * number)))
+    return make_uids(bytes.fromhex(randomness.token_hex(UID_CHARACTERS * number)))
 
 
 def merged(stored: pb.JobSpec, given: pb.JobSpec, mask: FieldMask) -> pb.JobSpec:
