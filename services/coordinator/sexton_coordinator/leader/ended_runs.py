@@ -26,6 +26,7 @@ from sexton_coordinator.leader.tally import (
     MOST_RECENT,
     EndedRun,
     Gone,
+    NewestRules,
     Rules,
     Tally,
 )
@@ -85,14 +86,16 @@ class EndedRuns:
         lease: HeldLease,
         shard: int,
         counters: Counters,
+        made: NewestRules,
         most_jobs: int = MOST_JOBS,
         most_recent: int = MOST_RECENT,
     ) -> None:
-        """`most_jobs`, `most_recent`: what is counted, and remembered, at once."""
+        """Takes the rules of runs that were made, and how much is counted and remembered."""
         self._mesh = mesh
         self._lease = lease
         self._shard = shard
         self._counters = counters
+        self._made = made
         self._prefix = keys.ended_prefix(shard)
         self._bounds = most_jobs, most_recent
         self._share, self._shares = 0, 1
@@ -198,8 +201,15 @@ class EndedRuns:
         if not newest:
             return
         read_at = self._now_s()
-        found = await get_all(self._mesh.store, [_run_key(run) for run in newest.values()])
-        for run, kv in zip(newest.values(), found, strict=True):
+        unknown: list[EndedRun] = []
+        for uid, run in newest.items():
+            made = self._made.take(uid.decode())
+            if made is None:
+                unknown.append(run)
+            else:
+                self._tally.learn(run, made, read_at)
+        found = await get_all(self._mesh.store, [_run_key(run) for run in unknown])
+        for run, kv in zip(unknown, found, strict=True):
             template = pb.RunRecord.FromString(kv.value).template
             known = bool(template.retain_runs)
             rules = Rules(template.retain_runs, template.retain_ns) if known else DEFAULT

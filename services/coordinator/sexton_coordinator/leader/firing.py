@@ -388,6 +388,8 @@ class Firing:
             if verdict.runs:
                 counters.runs += len(verdict.runs)
                 self._fired("first fire")
+                newest = step.loaded.versions[verdict.runs[-1].version]
+                self._machine.made.note(known.uid, newest.definition.retention)
             counters.decisions += len(verdict.ranges)
             counters.rearmed += known.force or (step.writes_state and not verdict.changed)
             if known.loaded is step.loaded:

@@ -19,6 +19,7 @@ from sexton.internal.v1 import coordinator_pb2, records_pb2
 from sexton.v1 import backfill_pb2
 from sexton_coordinator.jobs_store import JobRef, LoadedJob
 from sexton_coordinator.leader.horizon import Horizon
+from sexton_coordinator.leader.tally import NewestRules
 from sexton_core.ids import RunId
 from sexton_core.instants import MILLISECOND, SECOND, Duration, Instant
 from sexton_core.policy import AHEAD_NS, Backfill
@@ -171,6 +172,8 @@ class Machine:
         """Jobs with starts in the buffer."""
         self.filling: set[str] = set()
         """Jobs with backfills that go on."""
+        self.made: Final = NewestRules()
+        """What is kept of the runs of jobs that have started."""
         self.woken: Final = asyncio.Event()
         """Set when there may be something to look at before the next job is due."""
         self._known: dict[str, Known] = {}

@@ -17,6 +17,7 @@ from sexton_coordinator.jobs_store import JobRef, LoadedJob
 from sexton_coordinator.leader.counters import Counters
 from sexton_coordinator.leader.ended_runs import EndedRuns
 from sexton_coordinator.leader.filling import Filling
+from sexton_coordinator.leader.tally import NewestRules
 from sexton_coordinator.mesh import Mesh
 from sexton_coordinator.requests import KEPT_NS
 from sexton_core.instants import DAY, Duration, Instant
@@ -77,14 +78,24 @@ class RetentionPass:
     """The removal of history, for one tenure."""
 
     def __init__(
-        self, *, mesh: Mesh, lease: HeldLease, shard: int, filling: Filling, counters: Counters
+        self,
+        *,
+        mesh: Mesh,
+        lease: HeldLease,
+        shard: int,
+        filling: Filling,
+        counters: Counters,
+        made: NewestRules,
     ) -> None:
+        """`made`: the rules of runs that were made."""
         self._mesh = mesh
         self._lease = lease
         self._shard = shard
         self._filling = filling
         self._counters = counters
-        self._ended_runs = EndedRuns(mesh=mesh, lease=lease, shard=shard, counters=counters)
+        self._ended_runs = EndedRuns(
+            mesh=mesh, lease=lease, shard=shard, counters=counters, made=made
+        )
         self._decisions = _Sweep(keys.DECISIONS)
         self._versions = _Sweep(keys.VERSIONS)
         self._formers = _Sweep(keys.FORMER)

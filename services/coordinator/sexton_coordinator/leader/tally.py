@@ -10,7 +10,7 @@ Nothing here waits or touches the store.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -24,6 +24,8 @@ MOST_JOBS: Final = 50_000
 """Jobs that are counted at once, of 550 bytes each; of more jobs, a share at a time."""
 MOST_RECENT: Final = 50_000
 """Newest runs whose keys are remembered, of 130 bytes each; older ones are found by reading."""
+MOST_RULES: Final = 20_000
+"""Jobs whose rules are known from a run that was made, of 150 bytes each."""
 MOST_LOOKS: Final = 5_000
 """Remembered runs that are looked at before others have their turn: some milliseconds."""
 FOREVER: Final[Instant] = 2**63 - 1
@@ -37,6 +39,30 @@ class Rules(NamedTuple):
 
 
 DEFAULT: Final = Rules(Retention().max_runs, Retention().max_age_ns)
+
+
+class NewestRules:
+    """The rules of the newest runs that this leader has made, until they are asked for.
+
+    Without them, a record is read of every job that is due less than twice in `_RULES_S`.
+    """
+
+    __slots__ = ("_most", "_rules")
+
+    def __init__(self, most: int = MOST_RULES) -> None:
+        self._most = most
+        self._rules: OrderedDict[str, Retention] = OrderedDict()
+
+    def note(self, uid: str, retention: Retention) -> None:
+        """Notes that a run was made, and what is kept by its version."""
+        self._rules[uid] = retention
+        if len(self._rules) > self._most:
+            self._rules.popitem(last=False)
+
+    def take(self, uid: str) -> Rules | None:
+        """Gives the rules of a job's newest run, once; None: they are to be read."""
+        retention = self._rules.pop(uid, None)
+        return None if retention is None else Rules(retention.max_runs, retention.max_age_ns)
 
 
 class EndedRun(NamedTuple):

@@ -242,6 +242,7 @@ class Tenure:
                     shard=self.shard,
                     filling=self._filling,
                     counters=self._counters,
+                    made=self._machine.made,
                 ).run()
             )
             self._lookout.want()

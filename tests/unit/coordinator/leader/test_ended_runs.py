@@ -16,7 +16,8 @@ from sexton.v1 import run_pb2
 from sexton_coordinator.leader import ended_runs
 from sexton_coordinator.leader.counters import Counters
 from sexton_coordinator.leader.ended_runs import EndedRuns
-from sexton_coordinator.leader.tally import Tally
+from sexton_coordinator.leader.tally import NewestRules, Rules, Tally
+from sexton_core.policy import Retention
 from sexton_records import keys
 from sexton_runtime.kv.types import Put, Txn, TxnResult, prefix_end
 from sexton_runtime.randomness import SeededRandomness
@@ -57,6 +58,8 @@ class Shard:
         self.written: list[Written] = []
         self.unknown = 0.0
         """The part of the removals whose outcome stays unknown."""
+        self.made = NewestRules()
+        """Of some jobs it is known what their runs say."""
 
     def now(self) -> int:
         return self.store.clock().mesh_time_ns
@@ -75,6 +78,8 @@ class Shard:
         run = Written(self.now() - ago_s * S, uid, f"r{len(self.written):05}", dead)
         self.written.append(run)
         most, keep_s = JOBS[uid]
+        if uid in {"a", "c", "d"}:
+            self.made.note(uid, cast("Any", Rules(most, keep_s * S)))
         template = pb.RunTemplate(retain_runs=most, retain_ns=keep_s * S, queue="q", job_uid=uid)
         state = FAILED if dead else SUCCEEDED
         record = pb.RunRecord(run_id=run.run_id, state=state, template=template)
@@ -125,6 +130,7 @@ def run(scenario: Any, seed: int = 0, **bounds: int) -> None:
             lease=cast("Any", shard),
             shard=0,
             counters=Counters(),
+            made=shard.made,
             **bounds,
         )
         removing = asyncio.create_task(retention.run())
@@ -196,3 +202,13 @@ def test_each_job_is_of_one_share() -> None:
     for number in range(100):
         uid = b"job%d" % number
         assert [tally.covers(uid) for tally in shares].count(True) == 1
+
+
+def test_the_rules_of_what_was_made_are_given_once_and_only_so_many_are_kept() -> None:
+    made = NewestRules(most=2)
+    for number, uid in enumerate("abcb", 1):
+        made.note(uid, Retention(max_runs=number))
+    assert made.take("a") is None
+    assert made.take("b") == Rules(4, Retention().max_age_ns)
+    assert made.take("b") is None
+    assert made.take("c") == Rules(3, Retention().max_age_ns)
