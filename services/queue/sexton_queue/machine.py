@@ -262,7 +262,7 @@ class Machine:
         if session.welcomed and session.stream is change.stream:
             self.roster.grant(session, 1)
         if result is None or (result.outcome is Outcome.REFUSED and result.failed_compare != 1):
-            self.table.mark_unknown(entry)
+            self.table.mark_unknown(entry, maybe_assigned=True)
             return
         entry.busy = False
         if result.outcome is Outcome.REFUSED:

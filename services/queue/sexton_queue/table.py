@@ -74,6 +74,7 @@ class RunTable:
         """Whether something of `todo` is not to wait until starts are written."""
         self.stale: dict[bytes, Entry] = {}
         """Runs whose record has to be read: what became of a commit is not known."""
+        self._maybe_assigned: set[bytes] = set()  # of the stale ones
         self.questions: deque[Question] = deque()
         self.leaders: list[LeaderStream] = []
         self._leader_tokens: dict[int, int] = {}
@@ -157,6 +158,9 @@ class RunTable:
         entry = self.stale.pop(key, None)
         if entry is None:
             return
+        if key in self._maybe_assigned:
+            self._maybe_assigned.remove(key)
+            self.line.running[entry.queue] -= 1
         entry.busy = False
         before = entry.run
         self.take_out(entry)
@@ -307,8 +311,14 @@ class RunTable:
         for leader in self.leaders:
             leader.notify(notice)
 
-    def mark_unknown(self, entry: Entry) -> None:
-        """Has a run's record read, no commit of it being under way."""
+    def mark_unknown(self, entry: Entry, *, maybe_assigned: bool = False) -> None:
+        """Has a run's record read, no commit of it being under way.
+
+        One that may be assigned counts as such until it is read: the bound of its queue holds.
+        """
+        if maybe_assigned:
+            self._maybe_assigned.add(entry.key)
+            self.line.running[entry.queue] += 1
         self._mark_stale(entry)
 
     # Inside

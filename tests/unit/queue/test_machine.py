@@ -265,3 +265,30 @@ def test_a_draining_worker_gets_nothing_more_until_it_comes_anew() -> None:
     hand.read()
     shop.pump()
     assert shop.state(run.key) is RunState.RUNNING
+
+
+def test_an_assignment_of_which_nothing_is_known_counts_for_the_bound_of_its_queue() -> None:
+    shop = shop_with(waiting(1), waiting(2))
+    shop.machine.table.line.max_running["default"] = 1
+    welcomed(shop)
+    found = shop.machine.decide(shop.now)
+    assert len(found) == 1
+    lost = shop.commit(found[0])
+    assert lost.outcome is Outcome.COMMITTED
+    shop.machine.settle(found, None, shop.now)
+    assert shop.machine.decide(shop.now) == []
+    shop.read()
+    assert shop.machine.table.line.running["default"] == 1
+    assert shop.machine.decide(shop.now) == []
+
+
+def test_an_assignment_that_was_never_made_gives_its_place_back() -> None:
+    shop = shop_with(waiting(1), waiting(2))
+    shop.machine.table.line.max_running["default"] = 1
+    welcomed(shop)
+    found = shop.machine.decide(shop.now)
+    shop.machine.settle(found, None, shop.now)
+    assert shop.machine.decide(shop.now) == []
+    shop.read()
+    assert shop.machine.table.line.running["default"] == 0
+    assert len(shop.machine.decide(shop.now)) == 1

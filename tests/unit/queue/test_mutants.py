@@ -51,7 +51,7 @@ def unlisted_never_sent(patch: pytest.MonkeyPatch) -> None:
 
 
 def unknown_taken_for_refused(patch: pytest.MonkeyPatch) -> None:
-    def forget(self: RunTable, entry: Any) -> None:
+    def forget(self: RunTable, entry: Any, **_: Any) -> None:
         entry.busy = False
         self.drop(entry)
 
