@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from sexton_store.disk import Disk, DiskFullError, Record, WriteBatch
+from sexton_store.disk import Disk, DiskFullError, Record, Row, WriteBatch
 
 KEYS = 3_000
 MAX_STEP_BYTES = 300_000
@@ -27,7 +27,7 @@ async def live_at_the_limit(disk: Disk, seed: int, steps: int) -> int:
         if chance < (0.75 if filling else 0.4) or not model:
             puts = _puts(rng)
             try:
-                await disk.write(WriteBatch(list(puts.items()), (), b"c"), use_reserve=False)
+                await disk.write(WriteBatch(_rows(puts), (), b"c"), use_reserve=False)
                 model |= puts
             except DiskFullError:
                 refused += 1
@@ -36,7 +36,7 @@ async def live_at_the_limit(disk: Disk, seed: int, steps: int) -> int:
             settled = {b"ended/" + key[-6:]: done}
             model.pop(key)
             freed = [] if key in settled else [key]
-            await disk.write(WriteBatch(list(settled.items()), freed, b"c"), use_reserve=True)
+            await disk.write(WriteBatch(_rows(settled), freed, b"c"), use_reserve=True)
             model |= settled
         else:
             number_of_keys = rng.choice((100, 500) if emptying else (1, 10, 100))
@@ -54,3 +54,7 @@ def _puts(rng: random.Random) -> dict[bytes, Record]:
     number = min(rng.choice((1, 5, 50, 200)), MAX_STEP_BYTES // value_bytes)
     keys = [b"k%05d" % rng.randrange(KEYS) for _ in range(number)]
     return {key: Record(bytes(value_bytes), 1, 1, 1) for key in keys}
+
+
+def _rows(records: dict[bytes, Record]) -> list[Row]:
+    return [(key, *record) for key, record in records.items()]

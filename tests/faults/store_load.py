@@ -77,7 +77,7 @@ async def copied(disk: Disk) -> MemoryDisk:
     twin = MemoryDisk()
     content = disk.cluster_record()
     if content is not None:
-        batch = WriteBatch(sorted(records(disk).items()), (), content)
+        batch = WriteBatch([(key, *record) for key, record in records(disk).items()], (), content)
         await twin.write(batch, use_reserve=False)
     return twin
 

@@ -197,15 +197,16 @@ def _watch_has_gaps(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         WatchHub,
         "publish",
-        lambda self, entries: publish(self, [entry for entry in entries if entry[0] % 23]),
+        lambda self, entries, *more: publish(self, [it for it in entries if it[0] % 23], *more),
     )
 
 
 def _watch_splits_revisions(patch: pytest.MonkeyPatch) -> None:
     publish = WatchHub.publish
 
-    def half(self: WatchHub, entries: Any) -> None:
-        publish(self, [(revision, mesh_ns, changes[:1]) for revision, mesh_ns, changes in entries])
+    def half(self: WatchHub, entries: Any, *more: Any) -> None:
+        halves = [(revision, mesh_ns, changes[:1]) for revision, mesh_ns, changes in entries]
+        publish(self, halves, *more)
 
     patch.setattr(WatchHub, "publish", half)
 

@@ -34,7 +34,7 @@ class NeedsMapError(Exception):
 
 
 class Step(NamedTuple):
-    """A write batch as the writer thread wants it: encoded, and sorted by key."""
+    """A write batch as the writer thread wants it: encoded."""
 
     items: Sequence[tuple[bytes, bytes]]
     deletes: Sequence[bytes]

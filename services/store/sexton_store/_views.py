@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -121,6 +121,11 @@ class LmdbView:
         """Reads a record's numbers."""
         data = self._txn.get(key)
         return None if data is None else decode_head(key, data)
+
+    def headers(self, keys: Sequence[bytes]) -> dict[bytes, tuple[int, int, int]]:
+        """Reads the numbers of records, in one call to LMDB."""
+        found = self._txn.cursor(self._records).getmulti(keys)
+        return {key: decode_head(key, data) for key, data in [(bytes(k), d) for k, d in found]}
 
     def scan(
         self, start: bytes, end: bytes, *, reverse: bool = False, keys_only: bool = False

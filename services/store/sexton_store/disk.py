@@ -6,7 +6,7 @@ knows nothing of revisions, leases or compares: it stores what the engine tells 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
@@ -22,14 +22,19 @@ class Record(NamedTuple):
     version: int
 
 
-class WriteBatch(NamedTuple):
-    """One durable step: final records by key, deletions, and the cluster record's new bytes.
+Row = tuple[bytes, bytes, int, int, int]
+"""A key and its record: value, create revision, mod revision, version."""
 
-    A key stands in `puts` or in `deletes`, once. `history` holds the step's lines for the history
-    file, written before the step is made durable (see `history.py`).
+
+class WriteBatch(NamedTuple):
+    """One durable step: final records, deletions, and the cluster record's new bytes.
+
+    A key stands in `puts` or in `deletes`, once; both are in order of keys, in which they are
+    written fastest. `history` holds the step's lines for the history file, written before the step
+    is made durable (see `history.py`).
     """
 
-    puts: Sequence[tuple[bytes, Record]]
+    puts: Sequence[Row]
     deletes: Sequence[bytes]
     cluster_record: bytes
     history: Sequence[bytes] = ()
@@ -71,6 +76,10 @@ class View(Protocol):
 
     def header(self, key: bytes) -> tuple[int, int, int] | None:
         """Reads (create_revision, mod_revision, version) without the value."""
+        ...
+
+    def headers(self, keys: Sequence[bytes]) -> Mapping[bytes, tuple[int, int, int]]:
+        """Reads `header` of those of many keys that there are; fastest where they are in order."""
         ...
 
     def scan(

@@ -51,7 +51,7 @@ from sexton_store.history import HistorySink
 from sexton_store.record import (
     decode_cluster_record,
     encode_cluster_record,
-    encode_record,
+    encode_rows,
 )
 
 MIB = 1024 * 1024
@@ -179,8 +179,8 @@ class LmdbDisk:
             raise DiskFailedError(self._failure or "the disk is closed")
         assert not self._writing, "a step is being written"
         step = Step(
-            items=sorted([(key, encode_record(key, record)) for key, record in batch.puts]),
-            deletes=sorted(batch.deletes),
+            items=encode_rows(batch.puts),
+            deletes=batch.deletes,
             cluster_record=encode_cluster_record(batch.cluster_record),
             history=batch.history,
             use_reserve=use_reserve,

@@ -3,17 +3,22 @@
 A `Step` gathers what one durable write will make true. Each transaction sees the snapshot and the
 effects of those before it in the same step; one that writes takes the next revision, one that does
 not takes none. Nothing here waits, publishes or touches the disk.
+
+Transactions of one shape that have nothing to do with each other, as almost all are, are evaluated
+together, column by column: for none of them is there a loop of our own, only those of lists. Where
+one is refused, or looks at what another has written, they are evaluated one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum, auto
-from typing import Final
+from itertools import repeat
+from typing import Final, cast
 
 from sexton_runtime.kv.columns import Operand, Run, compares_of, rows, runs_of
-from sexton_runtime.kv.types import Compare, Outcome, Txn, TxnResult
-from sexton_store.disk import Record, View
+from sexton_runtime.kv.types import Compare, Outcome, Target, Txn, TxnResult
+from sexton_store.disk import Record, Row, View
 from sexton_store.history import Change, Commit
 from sexton_store.known import KnownHeads, Written
 
@@ -62,7 +67,11 @@ class Step:
         self.mesh_ns = mesh_ns
         self.entries: list[Entry] = []
         self.last: dict[bytes, Written] = {}
-        """The last change of each key, once `writes` was asked for."""
+        """The last change of each key that was written."""
+        self.keys: list[bytes] = []
+        """Those keys in order, once `writes` was asked for."""
+        self.size_bytes = 0
+        """What the keys and values of all changes take."""
         self.commits: list[Commit] = []
         self.needs_space = False
         """Whether something was written that may not use the reserve."""
@@ -72,8 +81,8 @@ class Step:
         self._view = view
         self._known = known
         self._with_history = with_history
-        self._heads: dict[bytes, Written] = {}
-        """Of keys that were written, or looked up in the snapshot (then without a value)."""
+        self._looked_up: dict[bytes, Written] = {}
+        """Of keys that were looked up in the snapshot, without values."""
 
     def evaluate(self, txn: Txn) -> TxnResult:
         """Evaluates one transaction. Raises what `run` does."""
@@ -88,11 +97,60 @@ class Step:
         Raises `DamagedError` where a record that it must look at is damaged; the step is then
         unusable and is to be evaluated anew without these transactions.
         """
-        heads, known, find = self._heads, self._known.young, self._find
+        if not self._run_together(run, results):
+            self._run_one_by_one(run, results)
+
+    def _run_together(self, run: Run, results: list[Result]) -> bool:
+        """Evaluates transactions that all hold and none of which sees another; False: they do not.
+
+        Then nothing has happened.
+        """
+        shape, txns = run.shape, run.txns
+        if self.space is not Space.AMPLE or (shape.bounded and not self._in_time(run)):
+            return False
+        compared: list[list[Written]] = []
+        for target, keys, operands in zip(shape.targets, run.compared, run.operands, strict=True):
+            heads = self._heads_of(keys)
+            if not _hold(heads, target, operands):
+                return False
+            compared.append(heads)
+        changes: list[list[Written]] = []
+        last: dict[bytes, Written] = {}
+        size_bytes = 0
+        revisions = range(self.revision + 1, self.revision + 1 + txns)
+        for keys, values in zip(run.written, run.values, strict=True):
+            place = _place(keys, run.compared)
+            heads = self._heads_of(keys) if place is None else compared[place]
+            change = _changes(keys, values, heads, revisions)
+            if change is None:
+                return False
+            last.update(zip(keys, change, strict=True))
+            changes.append(change)
+            size_bytes += sum(map(len, keys))
+            if values[0] is not None:
+                size_bytes += sum(map(len, cast("Sequence[bytes]", values)))
+        if len(last) < txns * len(changes) or not _apart(run, last):
+            return False
+        if not changes:
+            results.extend(repeat(self.revision, txns))
+            return True
+        entries = [*zip(revisions, repeat(self.mesh_ns), zip(*changes, strict=True), strict=False)]
+        if self._with_history:
+            self._note_commits(run, entries)
+        self.entries += entries
+        self.last.update(last)
+        self.size_bytes += size_bytes
+        self.revision += txns
+        self.needs_space = self.needs_space or (any(shape.then) and not shape.use_reserve)
+        results.extend(revisions)
+        return True
+
+    def _run_one_by_one(self, run: Run, results: list[Result]) -> None:
+        heads, known, find = self.last, self._known.young, self._find
         shape = run.shape
         targets = [int(target) for target in shape.targets]
         places = range(len(targets))
-        late_or_early = shape.bounded and not self._surely_in_time(run)
+        late_or_early = shape.bounded and not self._in_time(run)
         for at, keys, operands, written, values in zip(
             range(run.txns),
             rows(run.compared, run.txns),
@@ -124,41 +182,65 @@ class Step:
 
     def header(self, key: bytes) -> tuple[int, int, int]:
         """Gives (create_revision, mod_revision, version) of a key; zeros where it is absent."""
-        return (self._heads.get(key) or self._known.young.get(key) or self._find(key))[2:]
+        return (self.last.get(key) or self._known.young.get(key) or self._find(key))[2:]
 
     def read(self, key: bytes) -> Record | None:
         """Gives a key's record, None where it is absent."""
-        head = self._heads.get(key)
-        if head is None or (head[1] is None and head[_CREATED]):
+        head = self.last.get(key)
+        if head is None:
             return self._view.get(key)
         return None if head[1] is None else _make(Record, head[1:])
 
-    def writes(self) -> tuple[list[tuple[bytes, Record]], list[bytes]]:
-        """Gives the final records and the deletions of the whole step.
+    def writes(self) -> tuple[list[Row], list[bytes]]:
+        """Gives the final records and the deletions of the whole step, in order of keys.
 
         What was created in the step and deleted again is among the deletions.
         """
-        self.last = {change[0]: change for _, _, changes in self.entries for change in changes}
-        last = self.last.items()
-        puts = [(key, _make(Record, change[1:])) for key, change in last if change[1] is not None]
-        return puts, [key for key, change in last if change[1] is None]
+        last = self.last
+        self.keys = sorted(last)
+        changes = [last[key] for key in self.keys]
+        puts = [change for change in changes if change[1] is not None]
+        deletes = [change[0] for change in changes if change[1] is None]
+        return cast("list[Row]", puts), deletes
+
+    def _heads_of(self, keys: Sequence[bytes]) -> list[Written]:
+        """Gives the heads of a column of keys."""
+        return self._look_up(keys[:1]) * len(keys) if _all_one(keys) else self._look_up(keys)
+
+    def _look_up(self, keys: Sequence[bytes]) -> list[Written]:
+        known, older = self._known.young.get, self._known.old.get
+        heads: list[Written | None]
+        if self.last:
+            written = self.last.get
+            heads = [written(key) or known(key) for key in keys]
+        else:
+            heads = [*map(known, keys)]
+        if not all(heads):
+            heads = [head or older(key) for key, head in zip(keys, heads, strict=True)]
+            unknown = [key for key, head in zip(keys, heads, strict=True) if head is None]
+            # In order of keys, in which LMDB finds most of them on the page of the one before.
+            numbers = self._view.headers(sorted(unknown)) if unknown else {}
+            found = {key: (key, None, *numbers[key]) for key in numbers}
+            heads = [head or found.get(key, _ABSENT) for key, head in zip(keys, heads, strict=True)]
+        return cast("list[Written]", heads)
 
     def _find(self, key: bytes) -> Written:
         """Looks up a key that the step has not looked up yet."""
-        head = self._known.old.get(key)
+        head = self._known.old.get(key) or self._looked_up.get(key)
         if head is None:
             numbers = self._view.header(key)
             head = _ABSENT if numbers is None else (key, None, *numbers)
-            self._heads[key] = head
+            self._looked_up[key] = head
         return head
 
     def _value(self, key: bytes) -> bytes | None:
         record = self.read(key)
         return None if record is None else record.value
 
-    def _surely_in_time(self, run: Run) -> bool:
-        """Tells that all of a run's transactions can be begun and none has a last moment."""
-        return max(run.not_before_ns) <= self.mesh_ns and not any(run.not_after_ns)
+    def _in_time(self, run: Run) -> bool:
+        """Tells that none of a run's transactions is too early or too late."""
+        last_ns = min([it for it in run.not_after_ns if it], default=self.mesh_ns)
+        return max(run.not_before_ns) <= self.mesh_ns <= last_ns
 
     def _out_of_time(self, run: Run, at: int) -> Outcome | None:
         """Tells that mesh time is outside a transaction's bounds; None: it is not."""
@@ -185,7 +267,7 @@ class Step:
         use_reserve: bool,
     ) -> bool:
         """Writes under the next revision; False: there is no space, nothing was written."""
-        heads, known, find = self._heads, self._known.young, self._find
+        heads, known, find = self.last, self._known.young, self._find
         if self.space is not Space.AMPLE and self._lacks_space(
             keys, values, use_reserve=use_reserve
         ):
@@ -211,6 +293,7 @@ class Step:
                 continue
             heads[key] = change
             changes.append(change)
+            self.size_bytes += len(key) + len(value or b"")
         if not changes:
             return True
         self.revision = revision
@@ -224,6 +307,18 @@ class Step:
             self.commits.append(Commit(revision, self.mesh_ns, held, noted))
         return True
 
+    def _note_commits(self, run: Run, entries: Sequence[Entry]) -> None:
+        """Notes what transactions have compared and changed; they are not yet in `last`."""
+        for (revision, mesh_ns, changes), keys, operands in zip(
+            entries, rows(run.compared, run.txns), rows(run.operands, run.txns), strict=True
+        ):
+            noted = [
+                Change(key, self.read(key), None if value is None else Record(value, *numbers))
+                for key, value, *numbers in changes
+            ]
+            held = compares_of(run.shape, keys, operands)
+            self.commits.append(Commit(revision, mesh_ns, held, tuple(noted)))
+
     def _lacks_space(
         self, keys: Sequence[bytes], values: Sequence[bytes | None], *, use_reserve: bool
     ) -> bool:
@@ -232,6 +327,59 @@ class Step:
         if self.space is Space.RESERVE:
             return grows and not use_reserve
         return grows or any(self.header(key)[0] for key in keys)
+
+
+def _hold(heads: list[Written], target: Target, operands: Sequence[Operand]) -> bool:
+    """Tells whether a compare holds for every transaction; False also where it isn't sure."""
+    if target is Target.VALUE:
+        return False
+    found: list[Operand]
+    if target is Target.EXISTS:
+        found = [head[_MODIFIED] > 0 for head in heads]
+    else:
+        place = int(target)
+        found = [head[place] for head in heads]  # type: ignore[misc]
+    return found == [*operands]
+
+
+def _place(keys: Sequence[bytes], columns: Sequence[Sequence[bytes]]) -> int | None:
+    """Finds a column among others (see `Run.written`); None: it is not one of them."""
+    for place, column in enumerate(columns):
+        if column is keys:
+            return place
+    return None
+
+
+def _changes(
+    keys: Sequence[bytes],
+    values: Sequence[bytes | None],
+    heads: list[Written],
+    revisions: range,
+) -> list[Written] | None:
+    """Gives the changes of a write by all transactions; None: some have none."""
+    if values[0] is None:
+        if 0 in [head[_CREATED] for head in heads]:
+            return None
+        return [(key, None, 0, 0, 0) for key in keys]
+    return [
+        (key, value, head[_CREATED] or revision, revision, head[_VERSION] + 1)
+        for key, value, head, revision in zip(keys, values, heads, revisions, strict=True)
+    ]
+
+
+def _apart(run: Run, written: Mapping[bytes, Written]) -> bool:
+    """Tells that no transaction compares what another one writes; each key is written once."""
+    for keys in run.compared:
+        if _place(keys, run.written) is not None:
+            continue
+        if not written.keys().isdisjoint(keys[:1] if _all_one(keys) else keys):
+            return False
+    return True
+
+
+def _all_one(keys: Sequence[bytes]) -> bool:
+    """Tells whether a column is one key, as that of a fence is; False also where it isn't sure."""
+    return keys[0] is keys[-1] and keys.count(keys[0]) == len(keys)
 
 
 def result_of(result: Result) -> TxnResult:

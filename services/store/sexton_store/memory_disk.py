@@ -12,7 +12,7 @@ What survives a `crash()` is exactly what was durable at that moment. The seams 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -49,18 +49,20 @@ class _State:
 
     def apply(self, batch: WriteBatch) -> None:
         self.cluster_record = batch.cluster_record
-        for key, record in batch.puts:
+        for row in batch.puts:
+            key = row[0]
             if key not in self.records:
                 insort(self.order, key)
-            self.records[key] = record
+            self.records[key] = Record(*row[1:])
         for key in batch.deletes:
             if self.records.pop(key, None) is not None:
                 del self.order[bisect_left(self.order, key)]
 
     def size_after(self, batch: WriteBatch) -> int:
         size = self.used_bytes
-        for key, record in batch.puts:
-            size += _size(key, record) - _size(key, self.records.get(key))
+        for row in batch.puts:
+            key = row[0]
+            size += _size(key, Record(*row[1:])) - _size(key, self.records.get(key))
         for key in batch.deletes:
             size -= _size(key, self.records.get(key))
         return size
@@ -87,6 +89,11 @@ class MemoryView:
         """Reads a record's numbers."""
         record = self._state.records.get(key)
         return None if record is None else record[1:]
+
+    def headers(self, keys: Sequence[bytes]) -> dict[bytes, tuple[int, int, int]]:
+        """Reads the numbers of records."""
+        records = self._state.records
+        return {key: records[key][1:] for key in keys if key in records}
 
     def scan(
         self, start: bytes, end: bytes, *, reverse: bool = False, keys_only: bool = False

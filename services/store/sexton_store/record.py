@@ -17,10 +17,11 @@ under another key is found out.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 
 from crc32c import crc32c
 
-from sexton_store.disk import DamagedError, Record
+from sexton_store.disk import DamagedError, Record, Row
 
 _HEAD = struct.Struct("<IIQQQ")
 _COVERED = struct.Struct("<IQQQ")
@@ -34,6 +35,17 @@ def encode_record(key: bytes, record: Record) -> bytes:
     value, create_revision, mod_revision, version = record
     covered = _COVERED.pack(crc32c(value), create_revision, mod_revision, version)
     return crc32c(key + covered).to_bytes(4, "little") + covered + value
+
+
+def encode_rows(rows: Iterable[Row]) -> list[tuple[bytes, bytes]]:
+    """Encodes many records as `encode_record` does, each with its key."""
+    pack, checksum = _COVERED.pack, crc32c
+    encoded: list[tuple[bytes, bytes]] = []
+    for key, value, create_revision, mod_revision, version in rows:
+        covered = pack(checksum(value), create_revision, mod_revision, version)
+        head = checksum(key + covered).to_bytes(4, "little")
+        encoded.append((key, head + covered + value))
+    return encoded
 
 
 def decode_head(key: bytes, data: bytes | memoryview) -> tuple[int, int, int]:

@@ -10,6 +10,7 @@ Everything here runs between two awaits of the event loop: publishing is atomic 
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from sexton.errors import (
@@ -29,7 +30,7 @@ MAX_BATCH_BYTES = 2 * 1024 * 1024
 """A batch ends before it passes this; with one more revision it stays below gRPC's 4 MiB."""
 _GROUP_BYTES = 5
 """Watchers are grouped by so many first bytes of their prefix: a change below `runs/` looks at no
-watcher of `jobs/`. Keys are cut there fastest; it tells all of the mesh's kinds of keys apart."""
+watcher of `jobs/`. It tells all of the mesh's kinds of keys apart."""
 
 
 class _Window:
@@ -50,17 +51,18 @@ class _Window:
         """The oldest revision from which a watch can start."""
         return self.latest - (len(self._entries) - self._head) + 1
 
-    def append(self, entries: Sequence[Entry]) -> None:
-        """Takes in what happened next, in order."""
-        sizes = [
-            sum([len(change[0]) + len(change[1] or b"") for change in entry[2]])
-            for entry in entries
-        ]
+    def append(self, entries: Sequence[Entry], size_bytes: int) -> None:
+        """Takes in what happened next, in order.
+
+        Of its bytes each revision counts as an equal part: to weigh each by itself costs more than
+        to evaluate it, and they come and go together.
+        """
         self.latest = entries[-1][0]
         self._entries += entries
-        self._sizes += sizes
+        part = -(-size_bytes // len(entries))
+        self._sizes += [part] * len(entries)
+        self._bytes += part * len(entries)
         self._events += sum([len(entry[2]) for entry in entries])
-        self._bytes += sum(sizes)
         while self._events > self._max_events or self._bytes > self._max_bytes:
             self._events -= len(self._entries[self._head][2])
             self._bytes -= self._sizes[self._head]
@@ -120,16 +122,18 @@ class WatchHub:
         """The oldest revision from which a watch can start."""
         return self._window.oldest
 
-    def publish(self, entries: Sequence[Entry]) -> None:
-        """Takes in revisions that have become durable, in order, and wakes who watches them."""
+    def publish(self, entries: Sequence[Entry], keys: Sequence[bytes], size_bytes: int) -> None:
+        """Takes in revisions that have become durable, in order, and wakes who watches them.
+
+        `keys` are those that were changed, in order, and `size_bytes` what keys and values take.
+        """
         if not entries:
             return
-        self._window.append(entries)
-        if self._by_group:
-            written = {change[0][:_GROUP_BYTES] for _, _, changes in entries for change in changes}
-            for group, watchers in self._by_group.items():
-                if group in written or len(group) < _GROUP_BYTES:
-                    for watcher in watchers:
+        self._window.append(entries, size_bytes)
+        for group, watchers in self._by_group.items():
+            if _any_below(group, keys):
+                for watcher in watchers:
+                    if _any_below(watcher.prefix, keys):
                         watcher.note(entries)
 
     def open(self, prefix: bytes, start_revision: int, *, keys_only: bool) -> Watcher:
@@ -263,6 +267,12 @@ class Watcher:
     def _wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
+
+
+def _any_below(prefix: bytes, keys: Sequence[bytes]) -> bool:
+    """Tells whether one of some keys, which are in order, starts with a prefix."""
+    first = bisect_left(keys, prefix)
+    return first < len(keys) and keys[first].startswith(prefix)
 
 
 def _event(revision: int, change: Written, *, keys_only: bool) -> Event:

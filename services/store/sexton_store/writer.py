@@ -259,8 +259,8 @@ class Writer:
 
     def _publish(self, requests: list[Request[Any]], step: Step) -> None:
         self.revision = step.revision
-        self._known.note(step.last, sum([request.weight_bytes for request in requests]))
-        self.hub.publish(step.entries)
+        self._known.note(step.last, step.size_bytes)
+        self.hub.publish(step.entries, step.keys, step.size_bytes)
         for request in requests:
             self.counters.txns += request.txns
             self.counters.ops += request.ops

@@ -19,7 +19,8 @@ TWO = Record(b"two", 1, 2, 2)
 
 
 async def put(disk: Disk, *puts: tuple[bytes, Record], reserve: bool = False) -> None:
-    await disk.write(WriteBatch(puts, (), b"cluster"), use_reserve=reserve)
+    rows = [(key, *record) for key, record in puts]
+    await disk.write(WriteBatch(rows, (), b"cluster"), use_reserve=reserve)
 
 
 async def delete(disk: Disk, *keys: bytes, reserve: bool = False) -> None:
@@ -69,7 +70,7 @@ class TestSteps:
 
     async def test_puts_replace_and_deletes_remove_in_one_step(self, disk: Disk) -> None:
         await put(disk, (b"kept", ONE), (b"changed", ONE), (b"deleted", ONE))
-        batch = WriteBatch([(b"changed", TWO)], [b"deleted", b"never there"], b"next")
+        batch = WriteBatch([(b"changed", *TWO)], [b"deleted", b"never there"], b"next")
         await disk.write(batch, use_reserve=False)
         with disk.view() as view:
             assert list(view.scan(b"", b"")) == [
@@ -105,7 +106,7 @@ class TestViews:
     async def test_a_view_stays_as_it_was(self, disk: Disk) -> None:
         await put(disk, (b"a", ONE))
         with disk.view() as before:
-            await disk.write(WriteBatch([(b"b", ONE)], [b"a"], b"after"), use_reserve=False)
+            await disk.write(WriteBatch([(b"b", *ONE)], [b"a"], b"after"), use_reserve=False)
             assert [kv.key for kv in before.scan(b"", b"")] == [b"a"]
             assert before.cluster_record() == b"cluster"
         assert scanned(disk) == [b"b"]
@@ -185,7 +186,7 @@ class TestFull:
         keys = await fill(disk)
         for round_number in range(100):
             key = keys[round_number]
-            settled = (b"ended/" + key, Record(b"settled" * 50, 1, 1, 1))
+            settled = (b"ended/" + key, b"settled" * 50, 1, 1, 1)
             batch = WriteBatch([settled], [key], b"round %d" % round_number)
             await disk.write(batch, use_reserve=True)
         assert len(scanned(disk, b"ended/", b"ended0")) == 100
@@ -216,7 +217,7 @@ class TestHistory:
     async def test_a_refused_step_leaves_no_line(self, bench: Bench) -> None:
         disk: Disk = bench.disk
         await disk.write(WriteBatch((), (), b"1", (b"kept\n",)), use_reserve=False)
-        huge = [(b"huge/%d" % n, Record(bytes(512 * KIB), 1, 1, 1)) for n in range(8)]
+        huge = [(b"huge/%d" % n, bytes(512 * KIB), 1, 1, 1) for n in range(8)]
         with pytest.raises(DiskFullError):
             await disk.write(WriteBatch(huge, (), b"2", (b"refused\n",)), use_reserve=False)
         assert bench.history.lines == [b"kept\n"]
@@ -242,9 +243,8 @@ class TestModel:
         for revision, (puts, deletes) in enumerate(steps, start=1):
             final = {key: Record(value, 1, revision, 1) for key, value in puts.items()}
             gone = sorted(deletes - set(final))
-            await disk.write(
-                WriteBatch(list(final.items()), gone, b"%d" % revision), use_reserve=False
-            )
+            rows = [(key, *record) for key, record in final.items()]
+            await disk.write(WriteBatch(rows, gone, b"%d" % revision), use_reserve=False)
             model.update(final)
             for key in gone:
                 model.pop(key, None)

@@ -53,7 +53,21 @@ def test_what_transactions_have_in_common_is_written_once() -> None:
     assert pack(runs_of(txns) or (), packed)
     assert len(packed.shapes) == 1
     assert packed.fence.create_revision == 7
-    assert len(packed.keys) == 18
+    assert len(packed.keys) == 9  # a write to the key that is compared names it
+
+
+def test_a_write_to_a_key_that_is_compared_has_no_key_of_its_own() -> None:
+    txns = [
+        Txn((absent(b"a%d" % n), absent(b"b%d" % n)), (Delete(b"b%d" % n), Put(b"c%d" % n, b"")))
+        for n in range(3)
+    ]
+    packed = pb.PackedTxns()
+    assert pack(runs_of(txns) or (), packed)
+    assert len(packed.keys) == 9
+    (run,) = unpack(packed, 3)
+    assert run.places() == (1, None)
+    assert [piece.places() for piece in run.pieces(1)] == [(1, None)] * 3
+    assert txns_of([run]) == tuple(txns)
 
 
 def test_a_compare_of_a_value_is_not_packed() -> None:
@@ -76,6 +90,8 @@ def test_a_compare_of_a_value_is_not_packed() -> None:
         pb.PackedTxns(order=[0], shapes=[b"\0\0\1\1"], keys=[b"a"]),
         pb.PackedTxns(order=[0], shapes=[b"\0\0\1\1"], values=[b"a"]),
         pb.PackedTxns(order=[0], shapes=[b"\0\1\0\3"], keys=[b"a"]),
+        pb.PackedTxns(order=[0], shapes=[b"\0\1\1\5\4"], keys=[b"a"]),
+        pb.PackedTxns(order=[0], shapes=[b"\0\1\1\5\2"], keys=[b"a", b"b"]),
         pb.PackedTxns(order=[0], shapes=[b"\2\0\0"], numbers=[1]),
         pb.PackedTxns(order=[0], shapes=[b"\0\0\0"], keys=[b"a"]),
         pb.PackedTxns(order=[0], shapes=[b"\0\0\0" + b"\0" * 256], keys=[b"a"] * 256),

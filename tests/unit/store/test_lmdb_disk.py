@@ -37,7 +37,7 @@ CHECKED = LmdbConfig(reserve_bytes=0)
 
 def batch(number: int, size: int = 100) -> WriteBatch:
     record = Record(bytes(size), 1, 1, 1)
-    return WriteBatch([(b"key/%04d/%02d" % (number, i), record) for i in range(20)], (), b"c")
+    return WriteBatch([(b"key/%04d/%02d" % (number, i), *record) for i in range(20)], (), b"c")
 
 
 async def written(folder: Path, steps: int = 20) -> Path:
@@ -249,7 +249,7 @@ class TestMap:
         number = await fill(disk)
         await disk.write(batch(number, 20 * KIB), use_reserve=True)
         assert disk.usage().map_bytes > 8 * MIB
-        keys = [key for key, _ in batch(0).puts]
+        keys = [row[0] for row in batch(0).puts]
         await disk.write(WriteBatch((), keys, b"c"), use_reserve=True)
         await disk.write(WriteBatch((), (), b"c"), use_reserve=False)
         assert disk.usage().map_bytes <= 9 * MIB
@@ -383,7 +383,9 @@ class TestDamage:
     async def test_a_flipped_byte_of_a_value_is_found_when_it_is_read(self, tmp_path: Path) -> None:
         disk = LmdbDisk.open(tmp_path, SMALL)
         marked = Record(b"the value that is damaged on the disk", 1, 1, 1)
-        await disk.write(WriteBatch([(b"k", marked), (b"l", marked)], (), b"c"), use_reserve=False)
+        await disk.write(
+            WriteBatch([(b"k", *marked), (b"l", *marked)], (), b"c"), use_reserve=False
+        )
         await disk.close()
         file = tmp_path / DATA_FILE
         content = file.read_bytes()

@@ -46,14 +46,15 @@ def watchers_told_before_the_commit(patch: Patch) -> None:
     batch = Writer._batch
 
     def remember(self: Any, step: Step) -> Any:
-        self.early = step.entries
-        return batch(self, step)
+        made = batch(self, step)
+        self.early = step.entries, step.keys, step.size_bytes
+        return made
 
     async def tell(self: Any, *arguments: Any, **options: Any) -> None:
-        self.hub.publish(self.early)
+        self.hub.publish(*self.early)
         await write(self, *arguments, **options)
 
-    patch.setattr(Writer, "early", [], raising=False)
+    patch.setattr(Writer, "early", ([], [], 0), raising=False)
     patch.setattr(Writer, "_batch", remember)
     patch.setattr(Writer, "_write", tell)
 
@@ -131,8 +132,9 @@ def a_transaction_does_not_see_its_predecessors(patch: Patch) -> None:
 
     def forgetful(self: Any, txns: Run, results: Any) -> None:
         for piece in txns.pieces(1):
-            self._heads.clear()
+            seen, self.last = self.last, {}
             run(self, piece, results)
+            self.last = seen | self.last
 
     patch.setattr(Step, "run", forgetful)
 
@@ -140,8 +142,9 @@ def a_transaction_does_not_see_its_predecessors(patch: Patch) -> None:
 def a_revision_is_split_for_watchers(patch: Patch) -> None:
     publish = WatchHub.publish
 
-    def split(self: Any, entries: Any) -> None:
-        publish(self, [(at, ns, (change,)) for at, ns, written in entries for change in written])
+    def split(self: Any, entries: Any, *more: Any) -> None:
+        parts = [(at, ns, (change,)) for at, ns, written in entries for change in written]
+        publish(self, parts, *more)
 
     patch.setattr(WatchHub, "publish", split)
 

@@ -28,7 +28,7 @@ from sexton_runtime.clock import SystemClock
 from sexton_runtime.kv.types import Put
 from sexton_runtime.randomness import SystemRandomness
 from sexton_store import cluster as clusters
-from sexton_store.disk import Record, WriteBatch
+from sexton_store.disk import WriteBatch
 from sexton_store.lmdb_disk import LmdbDisk
 from sexton_store.timekeeper import Timekeeper
 
@@ -76,7 +76,7 @@ async def _fill(folder: Path, jobs: int, runs: int) -> None:
     disk = LmdbDisk.open(folder)
     try:
         for revision, step in enumerate(_steps(_records(made, now)), 1):
-            puts = [(key, Record(value, revision, revision, 1)) for key, value in step]
+            puts = sorted([(key, value, revision, revision, 1) for key, value in step])
             record = clusters.encode(cluster, revision, time.mesh.record())
             await disk.write(WriteBatch(puts, (), record), use_reserve=False)
     finally:

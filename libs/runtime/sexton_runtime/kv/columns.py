@@ -43,6 +43,7 @@ class Run(NamedTuple):
     compared: tuple[Sequence[bytes], ...]
     operands: tuple[Sequence[Operand], ...]
     written: tuple[Sequence[bytes], ...]
+    """Where a write is to a key that is compared, this is the compare's own column, not a copy."""
     values: tuple[Sequence[bytes | None], ...]
     """None where the key is deleted."""
     else_written: tuple[Sequence[bytes], ...] = ()
@@ -57,6 +58,11 @@ class Run(NamedTuple):
         places = len(self.compared) + len(self.written) + len(self.else_written)
         return places * self.txns
 
+    def places(self) -> tuple[int | None, ...]:
+        """Tells of each write in `then` which compare's keys it writes; None: keys of its own."""
+        numbers = {id(column): place for place, column in enumerate(self.compared)}
+        return tuple([numbers.get(id(column)) for column in self.written])
+
     def pieces(self, most_ops: int) -> Iterator[Run]:
         """Cuts the run into runs of about so many compares and writes, at least one transaction."""
         if self.ops <= most_ops:
@@ -65,12 +71,18 @@ class Run(NamedTuple):
         txns = max(1, most_ops * self.txns // self.ops)
         for first in range(0, self.txns, txns):
             part = slice(first, first + txns)
+            compared = tuple([column[part] for column in self.compared])
             yield Run(
                 self.shape,
                 min(txns, self.txns - first),
-                tuple([column[part] for column in self.compared]),
+                compared,
                 tuple([column[part] for column in self.operands]),
-                tuple([column[part] for column in self.written]),
+                tuple(
+                    [
+                        column[part] if place is None else compared[place]
+                        for column, place in zip(self.written, self.places(), strict=True)
+                    ]
+                ),
                 tuple([column[part] for column in self.values]),
                 tuple([column[part] for column in self.else_written]),
                 tuple([column[part] for column in self.else_values]),
@@ -173,7 +185,7 @@ def _run_of(txns: Sequence[Txn]) -> Run | None:
         count,
         tuple(compared),
         tuple(operands),
-        tuple([keys for _, keys, _ in then]),
+        tuple([_shared(keys, compared) for _, keys, _ in then]),
         tuple([values for _, _, values in then]),
         tuple([keys for _, keys, _ in orelse]),
         tuple([values for _, _, values in orelse]),
@@ -191,8 +203,16 @@ def _writes_of(
         keys, values = zip(*column, strict=True)
         return True, keys, values
     if kinds == {Delete}:
-        return False, [op.key for op in column], [None] * count
+        return False, tuple([op.key for op in column]), [None] * count
     return None
+
+
+def _shared(keys: Sequence[bytes], compared: Sequence[Sequence[bytes]]) -> Sequence[bytes]:
+    """Gives the compare's column where the same keys are compared."""
+    for column in compared:
+        if column == keys:
+            return column
+    return keys
 
 
 def _lengths(txn: Txn) -> tuple[int, int, int, bool, bool]:

@@ -25,6 +25,8 @@ _BOUNDED: Final = 2
 _HEAD_BYTES: Final = 3
 _NOT_EXISTS: Final = 8
 """Follows the fields of `Compare`: that its key must be absent."""
+_MOST_PLACES: Final = 127
+"""Compares whose keys a write can name by number, in the byte that says what it is."""
 _NUMBERS: Final = frozenset({Target.CREATE_REVISION, Target.MOD_REVISION, Target.VERSION})
 
 
@@ -32,6 +34,8 @@ class _Code(NamedTuple):
     """A shape as it came; how many keys, values and numbers a transaction of it takes."""
 
     shape: Shape
+    places: tuple[int | None, ...]
+    """Of each write in `then` the compare whose key it is to; None: to a key of its own."""
     keys: int
     values: int
     numbers: int
@@ -44,10 +48,14 @@ def pack(runs: Sequence[Run], into: pb.PackedTxns) -> bool:
     fence = _common_fence(runs)
     codes: dict[bytes, int] = {}
     for run in runs:
-        code = _code_of(run.shape, fenced=fence is not None)
         own = len(run.compared) - (fence is not None)
+        named = min(own, _MOST_PLACES)
+        places = tuple([it if it is not None and it < named else None for it in run.places()])
+        code = _code_of(run.shape, places, fenced=fence is not None)
         into.order.extend(repeat(codes.setdefault(code, len(codes)), run.txns))
-        into.keys.extend(_by_row((*run.compared[:own], *run.written, *run.else_written)))
+        written = zip(run.written, places, strict=True)
+        own_keys = [keys for keys, place in written if place is None]
+        into.keys.extend(_by_row((*run.compared[:own], *own_keys, *run.else_written)))
         puts = zip(run.shape.then + run.shape.orelse, run.values + run.else_values, strict=True)
         into.values.extend(_by_row([column for is_put, column in puts if is_put]))
         asked = zip(run.shape.exists[:own], run.operands, strict=False)
@@ -100,21 +108,22 @@ def _read_run(
 ) -> Run:
     """Takes the columns of a run out of lists in which its transactions follow each other."""
     shape = code.shape
+    compares = len(shape.targets)
     key_columns = [keys[place :: code.keys] for place in range(code.keys)]
+    compared, own_keys = key_columns[:compares], iter(key_columns[compares:])
     value_columns = iter([values[place :: code.values] for place in range(code.values)])
     number_columns = iter([numbers[place :: code.numbers] for place in range(code.numbers)])
-    compares, writes = len(shape.targets), len(shape.targets) + len(shape.then)
     nothing: list[Any] = [None] * txns
     return Run(
         shape,
         txns,
-        tuple(key_columns[:compares]),
+        tuple(compared),
         tuple(
             [next(number_columns) if wanted is None else [wanted] * txns for wanted in shape.exists]
         ),
-        tuple(key_columns[compares:writes]),
+        tuple([next(own_keys) if place is None else compared[place] for place in code.places]),
         tuple([next(value_columns) if is_put else nothing for is_put in shape.then]),
-        tuple(key_columns[writes:]),
+        tuple(own_keys),
         tuple([next(value_columns) if is_put else nothing for is_put in shape.orelse]),
         next(number_columns, ()),
         next(number_columns, ()),
@@ -161,7 +170,7 @@ def _fits(shape: Shape) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _code_of(shape: Shape, *, fenced: bool) -> bytes:
+def _code_of(shape: Shape, places: tuple[int | None, ...], *, fenced: bool) -> bytes:
     """Writes a shape, without the fence that is written once."""
     own = len(shape.targets) - fenced
     asked = [
@@ -169,7 +178,11 @@ def _code_of(shape: Shape, *, fenced: bool) -> bytes:
         for target, wanted in zip(shape.targets, shape.exists, strict=True)
     ][:own]
     flags = (_RESERVE if shape.use_reserve else 0) | (_BOUNDED if shape.bounded else 0)
-    return bytes([flags, own, len(shape.then), *asked, *shape.then, *shape.orelse])
+    then = [
+        is_put if place is None else is_put + 2 * (place + 1)
+        for is_put, place in zip(shape.then, places, strict=True)
+    ]
+    return bytes([flags, own, len(then), *asked, *then, *shape.orelse])
 
 
 @lru_cache(maxsize=1024)
@@ -184,23 +197,27 @@ def _read_code(code: bytes) -> _Code:
         flags > _RESERVE | _BOUNDED
         or len(orelse) > _MOST
         or not set(asked) <= {*_NUMBERS, Target.EXISTS, _NOT_EXISTS}
-        or not set(then + orelse) <= {0, 1}
+        or max(then, default=0) > 2 * compares + 1
+        or not set(orelse) <= {0, 1}
     ):
         raise InvalidArgument("packed.shapes", code, "a shape of known flags, compares and writes")
     exists = tuple(None if target in _NUMBERS else target == Target.EXISTS for target in asked)
     bounded = bool(flags & _BOUNDED)
+    puts = tuple(it % 2 == 1 for it in then)
+    places = tuple(it // 2 - 1 if it > 1 else None for it in then)
     shape = shape_of(
         tuple(Target.EXISTS if it == _NOT_EXISTS else Target(it) for it in asked),
         exists,
-        tuple(map(bool, then)),
+        puts,
         tuple(map(bool, orelse)),
         bounded,
         bool(flags & _RESERVE),
     )
     return _Code(
         shape,
-        keys=compares + len(then) + len(orelse),
-        values=sum(then) + sum(orelse),
+        places,
+        keys=compares + places.count(None) + len(orelse),
+        values=sum(puts) + sum(orelse),
         numbers=exists.count(None) + 2 * bounded,
     )
 

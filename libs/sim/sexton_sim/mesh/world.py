@@ -155,8 +155,8 @@ class MeshWorld(Simulation):
 
     def _points(self, batch: WriteBatch) -> Sequence[str]:
         names = {"commit": None}
-        for key, record in batch.puts:
-            new = record.create_revision == record.mod_revision
+        for key, value, create_revision, mod_revision, _ in batch.puts:
+            new = create_revision == mod_revision
             name = _POINTS.get(key[: key.find(b"/") + 1], "")
             if key.startswith(b"leases/coordinator/"):
                 name = "leader's lease"
@@ -164,7 +164,7 @@ class MeshWorld(Simulation):
                 name = "owner's lease"
             if name and (new or name == "definition"):
                 names[name] = None
-            elif name == "fire" and RunRecord.FromString(record.value).state == _RUNNING:
+            elif name == "fire" and RunRecord.FromString(value).state == _RUNNING:
                 names["assignment"] = None
         return list(names)
 

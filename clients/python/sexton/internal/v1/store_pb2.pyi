@@ -590,7 +590,8 @@ class PackedTxns(_message.Message):
         """The distinct shapes of the transactions. A byte each: 1 for `use_reserve`, plus 2 where the
         transaction has bounds of time; how many compares; how many writes in `then`; of each compare
         the number of its operand's field in `Compare` (8, above all those, for `exists: false`); of
-        each write in `then`, then in `orelse`, 1 for a put and 0 for a deletion.
+        each write in `then`, then in `orelse`, 1 for a put and 0 for a deletion. One in `then` to the
+        key of a compare names it: plus 2 for the first compare's, 4 for the second's and so on.
         """
 
     @_builtins.property
@@ -599,7 +600,9 @@ class PackedTxns(_message.Message):
 
     @_builtins.property
     def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """Of each transaction the keys of its compares, of its writes in `then` and in `orelse`."""
+        """Of each transaction the keys of its compares, of its writes in `then` that name no compare, and
+        of those in `orelse`.
+        """
 
     @_builtins.property
     def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
