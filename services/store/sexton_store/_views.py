@@ -19,7 +19,13 @@ from sexton_runtime.clock import Clock
 from sexton_runtime.kv.types import KeyValue
 from sexton_store.disk import Record
 from sexton_store.folder import CLUSTER_KEY
-from sexton_store.record import decode_cluster_record, decode_head, decode_record
+from sexton_store.record import (
+    decode_cluster_record,
+    decode_head,
+    decode_key,
+    decode_key_value,
+    decode_record,
+)
 
 _ROW = re.compile(r"^\s*(\d+)\s+([0-9a-f]+)\s+(\d+)\s*$", re.MULTILINE)
 """A line of LMDB's table of readers with a snapshot open: pid, thread, transaction."""
@@ -138,11 +144,9 @@ class LmdbView:
             found = cursor.set_range(start) if start else cursor.first()
         if not found:
             return
+        decode = decode_key if keys_only else decode_key_value
         for raw, data in cursor.iterprev() if reverse else cursor.iternext():
             key = bytes(raw)
             if (key < start) if reverse else (end and key >= end):
                 return
-            if keys_only:
-                yield KeyValue(key, b"", *decode_head(key, data))
-            else:
-                yield KeyValue(key, *decode_record(key, data))
+            yield decode(key, data)

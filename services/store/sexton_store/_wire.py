@@ -7,6 +7,7 @@ bounds are `sexton_runtime.kv.validate`'s.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from sexton.errors import InvalidArgument
 from sexton.internal.v1 import store_pb2 as pb
@@ -81,6 +82,20 @@ def kv_to_wire(kv: KeyValue) -> pb.KeyValue:
         mod_revision=mod_revision,
         version=version,
     )
+
+
+def add_kvs(
+    answer: pb.GetResponse | pb.ScanResponse, kvs: Sequence[KeyValue], *, packed: bool
+) -> None:
+    """Writes keys into an answer, in columns for whoever reads them so."""
+    if not packed:
+        answer.kvs.extend([kv_to_wire(kv) for kv in kvs])
+    elif kvs:
+        keys, values, *numbers = zip(*kvs, strict=True)
+        answer.packed.keys.extend(keys)
+        if any(values):
+            answer.packed.values.extend(values)
+        answer.packed.numbers.extend(chain(*numbers))
 
 
 def revision_to_wire(revision: RevisionEvents) -> pb.RevisionEvents:

@@ -225,22 +225,24 @@ class EmbeddedEngine:
         token, room = b"", LIMITS.max_page_bytes
         with self._disk.view() as view:
             headers_only = keys_only or min_version > 1
+            whole = keys_only or not headers_only
+            most = limit or LIMITS.max_page_items
             last, passed = b"", 0
             for found in view.scan(low, high, reverse=reverse, keys_only=headers_only):
-                if found.version < min_version:
+                if found[4] < min_version:
                     last, passed = found.key, passed + 1
                     if passed < MAX_PASSED:
                         continue
                     token = make_token(start, end, last, reverse=reverse)
                     break
-                whole = keys_only or not headers_only
                 kv = found if whole else _read(view, found.key, keys_only=False)
-                room -= len(kv.key) + len(kv.value)
-                if kvs and (len(kvs) == (limit or LIMITS.max_page_items) or room < 0):
+                key = kv[0]
+                room -= len(key) + len(kv[1])
+                if kvs and (len(kvs) == most or room < 0):
                     token = make_token(start, end, last, reverse=reverse)
                     break
                 kvs.append(kv)
-                last = kv.key
+                last = key
             revision = live.revision_of(view)
         await live.writer.published(revision)
         return Page(revision, tuple(kvs), token, live.time.mesh_ns())

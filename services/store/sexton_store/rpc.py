@@ -77,11 +77,9 @@ class StoreServicer(store_pb2_grpc.StoreServiceServicer):
     async def Get(self, request: pb.GetRequest, _context: Any) -> pb.GetResponse:
         """Reads keys from one snapshot."""
         found = await self._engine.get(request.keys, keys_only=request.keys_only)
-        return pb.GetResponse(
-            revision=found.revision,
-            kvs=[wire.kv_to_wire(kv) for kv in found.kvs],
-            mesh_time_ns=found.mesh_time_ns,
-        )
+        answer = pb.GetResponse(revision=found.revision, mesh_time_ns=found.mesh_time_ns)
+        wire.add_kvs(answer, found.kvs, packed=request.reads_packed)
+        return answer
 
     async def Scan(self, request: pb.ScanRequest, _context: Any) -> pb.ScanResponse:
         """Reads one page of a range."""
@@ -94,12 +92,13 @@ class StoreServicer(store_pb2_grpc.StoreServiceServicer):
             page_token=request.page_token,
             min_version=request.min_version,
         )
-        return pb.ScanResponse(
+        answer = pb.ScanResponse(
             revision=page.revision,
-            kvs=[wire.kv_to_wire(kv) for kv in page.kvs],
             next_page_token=page.next_token,
             mesh_time_ns=page.mesh_time_ns,
         )
+        wire.add_kvs(answer, page.kvs, packed=request.reads_packed)
+        return answer
 
     async def CompareAndSet(
         self, request: pb.CompareAndSetRequest, context: Any

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import repeat
 
 from sexton.errors import InvalidArgument
 from sexton.internal.v1 import store_pb2 as pb
@@ -109,14 +110,16 @@ def kv_from_wire(kv: pb.KeyValue) -> KeyValue:
     return KeyValue(kv.key, kv.value, kv.create_revision, kv.mod_revision, kv.version)
 
 
-def kvs_from_wire(kvs: Iterable[pb.KeyValue]) -> tuple[KeyValue, ...]:
-    """Reads several keys."""
-    return tuple(
-        [
-            _make(KeyValue, (kv.key, kv.value, kv.create_revision, kv.mod_revision, kv.version))
-            for kv in kvs
-        ]
-    )
+def kvs_from_wire(answer: pb.GetResponse | pb.ScanResponse) -> tuple[KeyValue, ...]:
+    """Reads the keys of an answer, in columns or, from an older store, one by one."""
+    keys, numbers = [*answer.packed.keys], [*answer.packed.numbers]
+    if not keys:
+        return tuple([kv_from_wire(kv) for kv in answer.kvs])
+    count = len(keys)
+    values = [*answer.packed.values] or repeat(b"", count)
+    created, modified = numbers[:count], numbers[count : 2 * count]
+    columns = zip(keys, values, created, modified, numbers[2 * count :], strict=True)
+    return tuple(map(_make, repeat(KeyValue), columns))
 
 
 def watch_batch_from_wire(response: pb.WatchResponse) -> WatchBatch:

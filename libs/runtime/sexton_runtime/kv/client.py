@@ -210,8 +210,9 @@ class StoreClient:
     async def get(self, keys: Sequence[bytes], *, keys_only: bool = False) -> Snapshot:
         """Reads keys from one snapshot that includes every commit acknowledged before."""
         check_keys(keys, self.limits)
-        response = await self._read(self._stub.Get, pb.GetRequest(keys=keys, keys_only=keys_only))
-        return Snapshot(response.revision, _wire.kvs_from_wire(response.kvs), response.mesh_time_ns)
+        request = pb.GetRequest(keys=keys, keys_only=keys_only, reads_packed=True)
+        response = await self._read(self._stub.Get, request)
+        return Snapshot(response.revision, _wire.kvs_from_wire(response), response.mesh_time_ns)
 
     async def scan(
         self,
@@ -235,11 +236,12 @@ class StoreClient:
             keys_only=keys_only,
             page_token=page_token,
             min_version=min_version,
+            reads_packed=True,
         )
         response = await self._read(self._stub.Scan, request)
         return Page(
             response.revision,
-            _wire.kvs_from_wire(response.kvs),
+            _wire.kvs_from_wire(response),
             response.next_page_token,
             response.mesh_time_ns,
         )

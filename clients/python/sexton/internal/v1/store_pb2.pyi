@@ -309,8 +309,11 @@ class GetRequest(_message.Message):
 
     KEYS_FIELD_NUMBER: _builtins.int
     KEYS_ONLY_FIELD_NUMBER: _builtins.int
+    READS_PACKED_FIELD_NUMBER: _builtins.int
     keys_only: _builtins.bool
     """Leaves the values out of the answer."""
+    reads_packed: _builtins.bool
+    """The caller reads `packed` instead of `kvs`."""
     @_builtins.property
     def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """1 to `Limits.max_keys_per_get` keys, any order, repeats allowed."""
@@ -320,10 +323,11 @@ class GetRequest(_message.Message):
         *,
         keys: _abc.Iterable[_builtins.bytes] | None = ...,
         keys_only: _builtins.bool = ...,
+        reads_packed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["keys", b"keys", "keys_only", b"keys_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keys", b"keys", "keys_only", b"keys_only", "reads_packed", b"reads_packed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -338,6 +342,7 @@ class GetResponse(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     KVS_FIELD_NUMBER: _builtins.int
     MESH_TIME_NS_FIELD_NUMBER: _builtins.int
+    PACKED_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """The snapshot's revision."""
     mesh_time_ns: _builtins.int
@@ -346,20 +351,67 @@ class GetResponse(_message.Message):
     def kvs(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeyValue]:
         """One entry per requested key, in the request's order; an absent key has create_revision 0."""
 
+    @_builtins.property
+    def packed(self) -> Global___PackedKeyValues:
+        """The same as `kvs`, and instead of them, for a caller that reads it. A store that is older gives
+        `kvs` to it too.
+        """
+
     def __init__(
         self,
         *,
         revision: _builtins.int = ...,
         kvs: _abc.Iterable[Global___KeyValue] | None = ...,
         mesh_time_ns: _builtins.int = ...,
+        packed: Global___PackedKeyValues | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["packed", b"packed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kvs", b"kvs", "mesh_time_ns", b"mesh_time_ns", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kvs", b"kvs", "mesh_time_ns", b"mesh_time_ns", "packed", b"packed", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetResponse: _TypeAlias = GetResponse  # noqa: Y015
+
+@_typing.final
+class PackedKeyValues(_message.Message):
+    """PackedKeyValues are keys with their values, column by column: to build and read a message for
+    each costs more than to look it up.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEYS_FIELD_NUMBER: _builtins.int
+    VALUES_FIELD_NUMBER: _builtins.int
+    NUMBERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """The keys."""
+
+    @_builtins.property
+    def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Their values; empty where they were left out."""
+
+    @_builtins.property
+    def numbers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """First of all keys the create revisions, then of all the modification revisions, then the
+        versions.
+        """
+
+    def __init__(
+        self,
+        *,
+        keys: _abc.Iterable[_builtins.bytes] | None = ...,
+        values: _abc.Iterable[_builtins.bytes] | None = ...,
+        numbers: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keys", b"keys", "numbers", b"numbers", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PackedKeyValues: _TypeAlias = PackedKeyValues  # noqa: Y015
 
 @_typing.final
 class ScanRequest(_message.Message):
@@ -374,6 +426,7 @@ class ScanRequest(_message.Message):
     KEYS_ONLY_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     MIN_VERSION_FIELD_NUMBER: _builtins.int
+    READS_PACKED_FIELD_NUMBER: _builtins.int
     start: _builtins.bytes
     """First key of the range (inclusive). Empty: from the smallest key."""
     end: _builtins.bytes
@@ -392,6 +445,8 @@ class ScanRequest(_message.Message):
     """Leaves out keys that have been written fewer times than this since their creation. Such a page
     may be short, or empty, and yet not be the last. 0: none is left out.
     """
+    reads_packed: _builtins.bool
+    """The caller reads `packed` instead of `kvs`."""
     def __init__(
         self,
         *,
@@ -402,10 +457,11 @@ class ScanRequest(_message.Message):
         keys_only: _builtins.bool = ...,
         page_token: _builtins.bytes = ...,
         min_version: _builtins.int = ...,
+        reads_packed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "keys_only", b"keys_only", "limit", b"limit", "min_version", b"min_version", "page_token", b"page_token", "reverse", b"reverse", "start", b"start"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "keys_only", b"keys_only", "limit", b"limit", "min_version", b"min_version", "page_token", b"page_token", "reads_packed", b"reads_packed", "reverse", b"reverse", "start", b"start"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -421,6 +477,7 @@ class ScanResponse(_message.Message):
     KVS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     MESH_TIME_NS_FIELD_NUMBER: _builtins.int
+    PACKED_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """The revision of this page's snapshot; pages of one scan may differ in it."""
     next_page_token: _builtins.bytes
@@ -431,6 +488,12 @@ class ScanResponse(_message.Message):
     def kvs(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeyValue]:
         """The items, in order."""
 
+    @_builtins.property
+    def packed(self) -> Global___PackedKeyValues:
+        """The same as `kvs`, and instead of them, for a caller that reads it. A store that is older gives
+        `kvs` to it too.
+        """
+
     def __init__(
         self,
         *,
@@ -438,10 +501,11 @@ class ScanResponse(_message.Message):
         kvs: _abc.Iterable[Global___KeyValue] | None = ...,
         next_page_token: _builtins.bytes = ...,
         mesh_time_ns: _builtins.int = ...,
+        packed: Global___PackedKeyValues | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["packed", b"packed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kvs", b"kvs", "mesh_time_ns", b"mesh_time_ns", "next_page_token", b"next_page_token", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kvs", b"kvs", "mesh_time_ns", b"mesh_time_ns", "next_page_token", b"next_page_token", "packed", b"packed", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
