@@ -11,7 +11,7 @@ one is refused, or looks at what another has written, they are evaluated one by 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import Enum, auto
 from itertools import repeat
 from typing import Final, cast
@@ -38,6 +38,8 @@ _MODIFIED: Final = 3
 _VERSION: Final = 4
 _EXISTS: Final = 5
 """The values of `Target` as plain numbers, by which a tuple is indexed fastest."""
+_FEW: Final = 4
+"""So many transactions of one shape are evaluated together sooner than one by one."""
 _make = tuple.__new__
 """Makes a named tuple of what is known to be whole; its own constructor costs twice as much."""
 
@@ -97,7 +99,7 @@ class Step:
         Raises `DamagedError` where a record that it must look at is damaged; the step is then
         unusable and is to be evaluated anew without these transactions.
         """
-        if not self._run_together(run, results):
+        if run.txns < _FEW or not self._run_together(run, results):
             self._run_one_by_one(run, results)
 
     def _run_together(self, run: Run, results: list[Result]) -> bool:
@@ -118,8 +120,8 @@ class Step:
         last: dict[bytes, Written] = {}
         size_bytes = 0
         revisions = range(self.revision + 1, self.revision + 1 + txns)
-        for keys, values in zip(run.written, run.values, strict=True):
-            place = _place(keys, run.compared)
+        places = run.places()
+        for place, keys, values in zip(places, run.written, run.values, strict=True):
             heads = self._heads_of(keys) if place is None else compared[place]
             change = _changes(keys, values, heads, revisions)
             if change is None:
@@ -129,8 +131,13 @@ class Step:
             size_bytes += sum(map(len, keys))
             if values[0] is not None:
                 size_bytes += sum(map(len, cast("Sequence[bytes]", values)))
-        if len(last) < txns * len(changes) or not _apart(run, last):
-            return False
+        if len(last) < txns * len(changes):
+            return False  # one of them writes what another one writes
+        for place, keys in enumerate(run.compared):
+            if place in places:
+                continue  # each compares what it writes itself, and no other one does
+            if not last.keys().isdisjoint(keys[:1] if _all_one(keys) else keys):
+                return False
         if not changes:
             results.extend(repeat(self.revision, txns))
             return True
@@ -208,20 +215,20 @@ class Step:
         return self._look_up(keys[:1]) * len(keys) if _all_one(keys) else self._look_up(keys)
 
     def _look_up(self, keys: Sequence[bytes]) -> list[Written]:
-        known, older = self._known.young.get, self._known.old.get
-        heads: list[Written | None]
-        if self.last:
+        older = self._known.old.get
+        heads = [*map(self._known.young.get, keys)]
+        if not self.last.keys().isdisjoint(keys):
             written = self.last.get
-            heads = [written(key) or known(key) for key in keys]
-        else:
-            heads = [*map(known, keys)]
+            heads = [written(key) or head for key, head in zip(keys, heads, strict=True)]
         if not all(heads):
             heads = [head or older(key) for key, head in zip(keys, heads, strict=True)]
             unknown = [key for key, head in zip(keys, heads, strict=True) if head is None]
             # In order of keys, in which LMDB finds most of them on the page of the one before.
             numbers = self._view.headers(sorted(unknown)) if unknown else {}
-            found = {key: (key, None, *numbers[key]) for key in numbers}
-            heads = [head or found.get(key, _ABSENT) for key, head in zip(keys, heads, strict=True)]
+            if not numbers:  # new ones, almost always
+                return [head or _ABSENT for head in heads]
+            found: dict[bytes, Written] = {key: (key, None, *numbers[key]) for key in numbers}
+            return [head or found.get(key, _ABSENT) for key, head in zip(keys, heads, strict=True)]
         return cast("list[Written]", heads)
 
     def _find(self, key: bytes) -> Written:
@@ -342,14 +349,6 @@ def _hold(heads: list[Written], target: Target, operands: Sequence[Operand]) -> 
     return found == [*operands]
 
 
-def _place(keys: Sequence[bytes], columns: Sequence[Sequence[bytes]]) -> int | None:
-    """Finds a column among others (see `Run.written`); None: it is not one of them."""
-    for place, column in enumerate(columns):
-        if column is keys:
-            return place
-    return None
-
-
 def _changes(
     keys: Sequence[bytes],
     values: Sequence[bytes | None],
@@ -365,16 +364,6 @@ def _changes(
         (key, value, head[_CREATED] or revision, revision, head[_VERSION] + 1)
         for key, value, head, revision in zip(keys, values, heads, revisions, strict=True)
     ]
-
-
-def _apart(run: Run, written: Mapping[bytes, Written]) -> bool:
-    """Tells that no transaction compares what another one writes; each key is written once."""
-    for keys in run.compared:
-        if _place(keys, run.written) is not None:
-            continue
-        if not written.keys().isdisjoint(keys[:1] if _all_one(keys) else keys):
-            return False
-    return True
 
 
 def _all_one(keys: Sequence[bytes]) -> bool:

@@ -37,8 +37,9 @@ T = TypeVar("T")
 SMALL_TXNS = 16
 SMALL_BYTES = 64 * KIB
 """A Commit up to this size is not made to wait behind bulk ones."""
-BREATH_OPS = 1_000
-"""Operations of one step evaluated before others may run: a few milliseconds."""
+BREATH_OPS = 2_000
+"""Operations of one step evaluated before others may run: one millisecond, or some where they are
+evaluated one by one."""
 OP_OVERHEAD_BYTES = 256
 """What a compare or write takes in memory beside its key and value."""
 
@@ -103,7 +104,7 @@ class CommitRequest(Request[list[Result]]):
         self._results: list[Result] = []
 
     def evaluate(self, step: Step) -> bool:
-        """Evaluates the transactions in their order, a thousand operations at a time."""
+        """Evaluates the transactions in their order, so many operations at a time."""
         if self._next in (0, len(self._pieces)):
             self._next = 0
             self._results = []

@@ -48,7 +48,7 @@ def alike(draw: st.DrawFn) -> list[Txn]:
                 for is_put, key in zip(writes, dict.fromkeys((first, *others)), strict=False)
             ),
         )
-        for first, second, *others, asked in draw(st.lists(rows, max_size=5))
+        for first, second, *others, asked in draw(st.lists(rows, min_size=3, max_size=8))
     ]
 
 
@@ -64,7 +64,12 @@ def evaluated(txns: list[Txn], known: KnownHeads, disk: MemoryDisk, **options: A
 
 async def a_disk() -> MemoryDisk:
     disk = MemoryDisk()
-    rows = [(b"a", b"old", 3, 3, 1), (b"b", b"old", 3, 7, 2), (b"c", b"old", 7, 7, 1)]
+    rows = [
+        (b"a", b"old", 3, 3, 1),
+        (b"b", b"old", 3, 7, 2),
+        (b"c", b"old", 7, 7, 1),
+        (b"g", b"old", 9, 9, 1),
+    ]
     await disk.write(WriteBatch(rows, (), b"c"), use_reserve=False)
     return disk
 
@@ -86,7 +91,10 @@ async def test_together_as_one_by_one(txns: list[Txn], space: Space) -> None:
     "txns",
     [
         [Txn((absent(b"n%d" % n), fence("l", 0)), (Put(b"n%d" % n, b""),)) for n in range(9)],
-        [Txn((Compare(key, Target.EXISTS, True),), (Delete(key),)) for key in (b"a", b"b", b"c")],
+        [
+            Txn((Compare(key, Target.EXISTS, True),), (Delete(key),))
+            for key in (b"a", b"b", b"c", b"g")
+        ],
         [Txn((), (Put(b"n%d" % n, b""), Put(b"m%d" % n, b""))) for n in range(9)],
         [Txn((absent(b"n%d" % n),)) for n in range(9)],
     ],

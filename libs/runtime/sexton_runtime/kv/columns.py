@@ -185,7 +185,7 @@ def _run_of(txns: Sequence[Txn]) -> Run | None:
         count,
         tuple(compared),
         tuple(operands),
-        tuple([_shared(keys, compared) for _, keys, _ in then]),
+        _shared([keys for _, keys, _ in then], compared),
         tuple([values for _, _, values in then]),
         tuple([keys for _, keys, _ in orelse]),
         tuple([values for _, _, values in orelse]),
@@ -207,12 +207,13 @@ def _writes_of(
     return None
 
 
-def _shared(keys: Sequence[bytes], compared: Sequence[Sequence[bytes]]) -> Sequence[bytes]:
-    """Gives the compare's column where the same keys are compared."""
-    for column in compared:
-        if column == keys:
-            return column
-    return keys
+def _shared(
+    written: Sequence[Sequence[bytes]], compared: Sequence[Sequence[bytes]]
+) -> tuple[Sequence[bytes], ...]:
+    """Gives the columns that are written, a compare's own one where the same keys are compared."""
+    by_first = {column[0]: column for column in compared}
+    found = [(keys, by_first.get(keys[0])) for keys in written]
+    return tuple([column if column == keys else keys for keys, column in found])
 
 
 def _lengths(txn: Txn) -> tuple[int, int, int, bool, bool]:
