@@ -9,6 +9,7 @@ import logging
 import sys
 from collections.abc import Sequence
 
+import sexton_runtime.rpc.polling  # noqa: F401 - before anything imports gRPC
 from sexton_console.app import Console
 from sexton_console.config import ConsoleConfig
 from sexton_runtime.clock import SystemClock

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+import sexton_runtime.rpc.polling  # noqa: F401 - before anything imports gRPC
 from sexton_coordinator.app import Coordinator
 from sexton_coordinator.config import CoordinatorConfig
 from sexton_runtime.clock import SystemClock

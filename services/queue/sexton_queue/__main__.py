@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+import sexton_runtime.rpc.polling  # noqa: F401 - before anything imports gRPC
 from sexton_queue.app import Queue
 from sexton_queue.config import QueueConfig
 from sexton_runtime.clock import SystemClock

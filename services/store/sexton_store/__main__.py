@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+import sexton_runtime.rpc.polling  # noqa: F401 - before anything imports gRPC
 from sexton.errors import OutcomeUnknown
 from sexton_runtime.binding import check_listen
 from sexton_runtime.clock import SystemClock

@@ -14,6 +14,7 @@ from sexton_worker.mark import mark_process
 
 def main(arguments: Sequence[str] | None = None, *, program: str = "sexton_worker") -> int:
     """Runs a worker with a command line's flags; gives the exit code."""
+    import sexton_runtime.rpc.polling  # noqa: F401, PLC0415 - before anything imports gRPC
     from sexton_worker.process import run  # noqa: PLC0415 - a process that is marked starts anew
 
     return run(arguments, program=program)
