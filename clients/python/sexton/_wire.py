@@ -62,10 +62,27 @@ class Call(NamedTuple):
     request: Any
     metadata: Metadata = ()
 
-    def begin(self, channel: Any, timeout_s: float | None) -> Any:
-        """Makes the call on a channel."""
-        method = getattr(self.stub(channel), self.method)
-        return method(self.request, metadata=self.metadata, timeout=timeout_s)
+
+class _Methods:
+    """The methods of channels, made once: a stub makes all that its service has."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, tuple[Any, dict[tuple[Any, str], Any]]] = {}
+
+    def begin(self, address: str, channel: Any, call: Call, timeout_s: float | None) -> Any:
+        """Makes a call on the channel to an address."""
+        known = self._of.get(address)
+        if known is None or known[0] is not channel:  # nothing of one that was replaced is kept
+            known = self._of[address] = channel, {}
+        methods, name = known[1], (call.stub, call.method)
+        method = methods.get(name)
+        if method is None:
+            method = methods[name] = getattr(call.stub(channel), call.method)
+        return method(call.request, metadata=call.metadata, timeout=timeout_s)
+
+    def forget(self) -> None:
+        """Lets go of all channels."""
+        self._of.clear()
 
 
 class Wire(Protocol):
@@ -105,6 +122,7 @@ class AioWire:
     ) -> None:
         given = open_channel
         self._channels = Channels(_open_aio if given is None else lambda at, _: given(at), tls)
+        self._methods = _Methods()
 
     def monotonic_s(self) -> float:
         """Tells the loop's time."""
@@ -117,7 +135,8 @@ class AioWire:
     async def unary(self, address: str, call: Call, timeout_s: float) -> Any:
         """Makes a call with one answer."""
         try:
-            return await call.begin(self._channels.get(address), timeout_s)
+            channel = self._channels.get(address)
+            return await self._methods.begin(address, channel, call, timeout_s)
         except aio.AioRpcError as error:
             raise from_rpc_error(error) from None
         except aio.UsageError as error:
@@ -127,7 +146,8 @@ class AioWire:
         self, address: str, call: Call, timeout_s: float | None
     ) -> AsyncGenerator[Any, None]:
         """Makes a call with a stream of answers."""
-        answers = call.begin(self._channels.get(address), timeout_s)
+        channel = self._channels.get(address)
+        answers = self._methods.begin(address, channel, call, timeout_s)
         try:
             async for answer in answers:
                 yield answer
@@ -138,6 +158,7 @@ class AioWire:
 
     async def close(self) -> None:
         """Closes all connections."""
+        self._methods.forget()
         for channel in self._channels.take_all():
             await channel.close()
 
@@ -147,6 +168,7 @@ class BlockingWire:
 
     def __init__(self, *, tls: TlsFiles | None = None) -> None:
         self._channels = Channels(_open_blocking, tls)
+        self._methods = _Methods()
 
     def monotonic_s(self) -> float:
         """Tells the time."""
@@ -159,7 +181,7 @@ class BlockingWire:
     async def unary(self, address: str, call: Call, timeout_s: float) -> Any:
         """Makes a call with one answer."""
         try:
-            return call.begin(self._channels.get(address), timeout_s)
+            return self._methods.begin(address, self._channels.get(address), call, timeout_s)
         except grpc.RpcError as error:
             raise from_rpc_error(cast("grpc.Call", error)) from None
 
@@ -167,7 +189,8 @@ class BlockingWire:
         self, address: str, call: Call, timeout_s: float | None
     ) -> AsyncGenerator[Any, None]:
         """Makes a call with a stream of answers."""
-        answers = call.begin(self._channels.get(address), timeout_s)
+        channel = self._channels.get(address)
+        answers = self._methods.begin(address, channel, call, timeout_s)
         try:
             for answer in answers:
                 yield answer
@@ -178,6 +201,7 @@ class BlockingWire:
 
     async def close(self) -> None:
         """Closes all connections."""
+        self._methods.forget()
         for channel in self._channels.take_all():
             channel.close()
 
