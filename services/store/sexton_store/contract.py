@@ -151,10 +151,10 @@ class StoreEngine(Engine, Protocol):
         """Follows the changes below `prefix` (see `Engine.watch`)."""
         ...
 
-    async def commit_runs(
+    def commit_runs(
         self, runs: Sequence[Run], *, timeout_s: float | None = None
-    ) -> list[Result]:
-        """Evaluates independent transactions as `commit` does.
+    ) -> asyncio.Future[list[Result]]:
+        """Evaluates independent transactions as `commit` does; cancel it to take them back.
 
         Gives of each that was committed its revision, and of every other one its result.
         """

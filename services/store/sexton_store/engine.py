@@ -174,16 +174,16 @@ class EmbeddedEngine:
         """Evaluates independent transactions in order; answers when they are durable."""
         runs, cost = check_txns(tuple(txns), LIMITS)
         request = CommitRequest(runs, ops=cost.ops, size_bytes=cost.size_bytes)
-        results = await self._live.writer.submit(request, timeout_s=timeout_s)
+        results = await self._live.writer.enqueue(request, timeout_s=timeout_s)
         return tuple([result_of(result) for result in results])
 
-    async def commit_runs(
+    def commit_runs(
         self, runs: Sequence[Run], *, timeout_s: float | None = None
-    ) -> list[Result]:
-        """Evaluates independent transactions as `commit` does."""
+    ) -> asyncio.Future[list[Result]]:
+        """Evaluates independent transactions as `commit` does; cancel it to take them back."""
         cost = check_runs(runs, LIMITS)
         request = CommitRequest(runs, ops=cost.ops, size_bytes=cost.size_bytes)
-        return await self._live.writer.submit(request, timeout_s=timeout_s)
+        return self._live.writer.enqueue(request, timeout_s=timeout_s)
 
     async def get(self, keys: Sequence[bytes], *, keys_only: bool = False) -> Snapshot:
         """Reads keys from one snapshot that includes every commit acknowledged before."""

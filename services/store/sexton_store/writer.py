@@ -76,14 +76,17 @@ class Writer:
         self._writing: asyncio.Future[None] | None = None
         self._persisting: asyncio.Future[None] | None = None
 
-    async def submit(self, request: Request[T], *, timeout_s: float | None = None) -> T:
-        """Lets a request wait for a step and gives its answer.
+    async def submit(self, request: Request[T]) -> T:
+        """Lets a request wait for a step and gives its answer; see `enqueue`."""
+        return await self.enqueue(request)
 
-        A caller that is cancelled, or whose time is up, before the request is evaluated takes it
-        out again; once evaluated it is carried through.
+    def enqueue(self, request: Request[T], *, timeout_s: float | None = None) -> asyncio.Future[T]:
+        """Lets a request wait for a step, and gives where its answer will be.
+
+        One whose future is cancelled, or whose time is up, before it is evaluated is taken out
+        again; once evaluated it is carried through.
         """
         self.check_serving()
-        loop = asyncio.get_running_loop()
         try:
             self.lanes.add(request)
         except Overloaded:
@@ -91,17 +94,19 @@ class Writer:
             raise
         timer: asyncio.TimerHandle | None = None
         if timeout_s is not None:
+            loop = asyncio.get_running_loop()
             request.deadline_s = loop.time() + timeout_s
             timer = loop.call_at(request.deadline_s, self._drop, request)
-        self._wake.set()
-        try:
-            return await request.future
-        except asyncio.CancelledError:
-            self._drop(request)
-            raise
-        finally:
+
+        def ended(future: asyncio.Future[T]) -> None:
             if timer is not None:
                 timer.cancel()
+            if future.cancelled():
+                self._drop(request)
+
+        request.future.add_done_callback(ended)
+        self._wake.set()
+        return request.future
 
     @property
     def serving(self) -> bool:

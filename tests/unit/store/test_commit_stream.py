@@ -24,13 +24,33 @@ async def test_who_reads_no_answers_is_not_read_for_ever(rig: Rig) -> None:
             txn = pb.Txn(then=[pb.Op(key=b"%d" % number, put=b"")])
             yield pb.CommitStreamRequest(sequence=number, txns=[txn])
 
-    answers = CommitStream(rig.engine, requests()).answers()
-    assert (await anext(answers)).sequence == 1
-    await asyncio.sleep(10)
-    assert len(read) == MAX_IN_FLIGHT + 1
+    sequences: list[int] = []
+    goes_on = asyncio.Event()
 
-    sequences = [answer.sequence async for answer in answers]
-    assert sequences == list(range(2, 1_000))
+    async def write(answer: pb.CommitStreamResponse) -> None:
+        if sequences:
+            await goes_on.wait()
+        sequences.append(answer.sequence)
+
+    answering = asyncio.create_task(CommitStream(rig.engine, requests()).answer_all(write))
+    await asyncio.sleep(10)
+    assert sequences == [1]
+    assert len(read) == MAX_IN_FLIGHT + 2  # one more is read, and waits for room
+
+    goes_on.set()
+    await answering
+    assert sequences == list(range(1, 1_000))
+
+
+@simulated
+async def test_a_commit_that_is_cancelled_before_it_is_evaluated_does_nothing(rig: Rig) -> None:
+    commit = rig.engine.commit_runs(runs_of([Txn((), (Put(b"a", b""),))]) or (), timeout_s=1)
+    commit.cancel()
+    await asyncio.sleep(2)
+
+    assert (await rig.engine.get([b"a"])).kvs[0].create_revision == 0
+    assert rig.engine.status().counters.dropped == 1
+    assert rig.engine.status().waiting_requests == 0
 
 
 @simulated
@@ -48,7 +68,12 @@ async def test_packed_transactions_are_answered_by_revisions_or_where_one_failed
             assert pack(runs_of(txns) or (), request.packed)
             yield request
 
-    answers = [answer async for answer in CommitStream(rig.engine, requests()).answers()]
+    answers: list[pb.CommitStreamResponse] = []
+
+    async def write(answer: pb.CommitStreamResponse) -> None:
+        answers.append(answer)
+
+    await CommitStream(rig.engine, requests()).answer_all(write)
 
     assert [list(answer.committed_revisions) for answer in answers] == [
         [lease.token + 1, lease.token + 2],

@@ -92,9 +92,12 @@ class CallGate(aio.ServerInterceptor):
         else:
             behaviour = self._one_answer(method, inner, endless=True)  # it writes by itself
         make: Any = getattr(grpc, f"{kind}_rpc_method_handler")
+        reading = _reading(handler.request_deserializer)
         wrapped: _Handler = make(
             behaviour,
-            request_deserializer=_reading(handler.request_deserializer),
+            # What a stream's reader raises comes out where its handler reads. A single request is
+            # read before there is a handler.
+            request_deserializer=reading if handler.request_streaming else _noting(reading),
             response_serializer=handler.response_serializer,
         )
         return wrapped
@@ -106,7 +109,7 @@ class CallGate(aio.ServerInterceptor):
             code = "CANCELLED"
             try:
                 with self._telemetry.server_span(method, self._admitted(method, context)):
-                    request = _readable(request)
+                    _require_readable(request)
                     if endless or context.time_remaining() is not None:
                         result = await inner(request, context)
                     else:
@@ -125,16 +128,20 @@ class CallGate(aio.ServerInterceptor):
 
     def _many_answers(
         self, method: str, inner: Callable[..., AsyncIterator[Any]]
-    ) -> Callable[..., AsyncIterator[Any]]:
-        async def answers(request: Any, context: Any) -> AsyncIterator[Any]:
+    ) -> Callable[..., Awaitable[None]]:
+        # Writes by itself: as a generator it would be one more for each answer to go through.
+        async def answers(request: Any, context: Any) -> None:
             code = "CANCELLED"
             try:
                 with self._telemetry.server_span(method, self._admitted(method, context)):
-                    stream: Any = inner(_readable(request), context)
+                    _require_readable(request)
+                    stream: Any = inner(request, context)
                     async with aclosing(stream):
                         async for answer in stream:
-                            yield answer
+                            await context.write(answer)
                 code = "OK"
+            except aio.BaseError:  # of gRPC itself: the caller is gone, or was told
+                raise
             except Exception as error:  # noqa: BLE001 - the last stop: nothing unmapped may leave
                 refusal = self._refusal(method, error)
                 code = row_of(refusal).code.name
@@ -187,31 +194,31 @@ class _Unreadable:
 def _reading(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], Any]:
     def read(raw: bytes) -> Any:
         if len(raw) > MAX_MESSAGE_BYTES:
-            return _Unreadable(errors.TooLarge("request", len(raw), MAX_MESSAGE_BYTES))
+            raise errors.TooLarge("request", len(raw), MAX_MESSAGE_BYTES)
         if deserialize is None:
             return raw
         try:
             return deserialize(raw)
         except DecodeError:
-            return _Unreadable(
-                errors.InvalidArgument("request", raw, "a message of the method's request type")
-            )
+            expected = "a message of the method's request type"
+            raise errors.InvalidArgument("request", raw, expected) from None
 
     return read
 
 
-def _readable(request: Any) -> Any:
-    """Gives a request as its servicer may see it, also one that is a stream."""
+def _noting(read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    def note(raw: bytes) -> Any:
+        try:
+            return read(raw)
+        except errors.SextonError as error:
+            return _Unreadable(error)
+
+    return note
+
+
+def _require_readable(request: Any) -> None:
     if isinstance(request, _Unreadable):
         raise request.error
-    return _each_readable(request) if hasattr(request, "__anext__") else request
-
-
-async def _each_readable(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
-    async for request in requests:
-        if isinstance(request, _Unreadable):
-            raise request.error
-        yield request
 
 
 def _unimplemented(method: str) -> _Handler:
