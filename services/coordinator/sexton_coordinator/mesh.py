@@ -8,6 +8,7 @@ from typing import Final
 
 from sexton.internal.v1 import records_pb2 as pb
 from sexton_coordinator.directory import Directory
+from sexton_coordinator.ends import Ends
 from sexton_coordinator.jobs_store import JobReader
 from sexton_core.instants import Instant
 from sexton_runtime.clock import Clock
@@ -49,6 +50,7 @@ class Mesh:
         self.store: Final = StoreClient(self._store_channel, clock=clock, randomness=randomness)
         self.keeper: Final = LeaseKeeper(self.store, clock=clock, randomness=randomness)
         self.directory: Final = Directory(self.store, randomness)
+        self.ends: Final = Ends()
         self._jobs: JobReader | None = None
         self._channels: dict[str, PolicyChannel] = {}
 

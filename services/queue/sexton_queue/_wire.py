@@ -205,10 +205,15 @@ def pull_responses(
 def push_responses(stream: LeaderStream) -> Iterator[queue_pb2.PushResponse]:
     """Takes what waits for a leader."""
     while stream.settled:
-        response = queue_pb2.PushResponse()
+        response, size = queue_pb2.PushResponse(), 0
         for _ in range(min(len(stream.settled), MAX_RESPONSE_ITEMS)):
-            handle, uid, state = stream.settled.popleft()
-            response.settled.add(handle=handle, job_uid=uid, state=STATES[state])
+            handle, uid, state, record, revision = stream.settled.popleft()
+            response.settled.add(
+                handle=handle, job_uid=uid, state=STATES[state], record=record, revision=revision
+            )
+            size += len(record)
+            if size > MAX_RESPONSE_BYTES:
+                break
         yield response
 
 

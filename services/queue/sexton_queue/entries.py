@@ -105,6 +105,7 @@ class Entry:
         "sent",
         "session",
         "started_at",
+        "tells_record",
         "too_early",
         "uid",
         "unsure",
@@ -122,6 +123,8 @@ class Entry:
         self.requirement = template.requirement
         self.arrived_at: Instant = 0
         """Mesh time at which this owner was told of it; 0: it had been there before."""
+        self.tells_record = False
+        """Whether leaders are told its record when it ends."""
         self.place = _NOWHERE
         self.busy = False
         """A commit of it is under way, or what became of one is being read."""

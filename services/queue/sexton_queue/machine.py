@@ -247,7 +247,7 @@ class Machine:
         self._count_ask(ask)
         self.table.take_out(entry)
         _answer(ask, run.state)
-        self.table.forget(entry, revision)
+        self.table.forget(entry, revision, change.value)
         if self._ended is not None:
             self._ended(change.value, record.origin.traceparent, run.state, entry.arrived_at)
         while entry.asks:

@@ -348,8 +348,9 @@ async def _hear_leader(requests: Any, tenure: Tenure) -> None:
                 raise InvalidArgument("runs.handle", handle, "a handle of this shard")
             counters.arrived += 1
             entry = arrive(handle, run.revision, run.record, now)
-            if entry is not None and not entry.arrived_at:
-                entry.arrived_at = now.mesh
+            if entry is not None:
+                entry.arrived_at = entry.arrived_at or now.mesh
+                entry.tells_record |= run.tell_record
         for end in request.ends:
             _ask_end(tenure, end, None)
         tenure.wake()

@@ -18,6 +18,10 @@ from sexton_queue.pieces import Origin
 MAX_ANSWERS: Final = 20_000
 """Answers and cancellations that wait for a worker that does not read; one more cuts it off."""
 
+MAX_TOLD_BYTES: Final = 16 * 1024
+MAX_TOLD: Final = 500
+"""A notice brings a record of up to so many bytes, if no more than so many notices wait."""
+
 MAX_NOTICES: Final = 20_000
 """Settled notices that wait for a leader. Hints: of more, the oldest are dropped."""
 
@@ -75,6 +79,9 @@ class Settled(NamedTuple):
     handle: bytes
     uid: str
     state: RunState
+    record: bytes = b""
+    """As it ended; empty: it was not asked for, or is too large."""
+    revision: int = 0
 
 
 class Outbox:
@@ -162,5 +169,7 @@ class LeaderStream(Outbox):
 
     def notify(self, notice: Settled) -> None:
         """Tells of a run's end."""
+        if notice.record and len(self.settled) > MAX_TOLD:
+            notice = notice._replace(record=b"", revision=0)
         self.settled.append(notice)
         self._wake()

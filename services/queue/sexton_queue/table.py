@@ -24,7 +24,7 @@ from sexton_queue.line import Line, Refill
 from sexton_queue.pieces import Record, RecordReader, only_waits
 from sexton_queue.records import SessionRecord
 from sexton_queue.sessions import Session, Sessions
-from sexton_queue.streams import LeaderStream, Settled
+from sexton_queue.streams import MAX_TOLD_BYTES, LeaderStream, Settled
 from sexton_queue.timers import Timers
 from sexton_records.keys import active_prefix
 from sexton_runtime.kv.types import KeyValue
@@ -297,8 +297,11 @@ class RunTable:
         if not entry.busy and not entry.asks:
             self.by_key.pop(entry.key, None)
 
-    def forget(self, entry: Entry, revision: int) -> None:
-        """Forgets a run that has ended at a revision, and was taken out; tells the leaders."""
+    def forget(self, entry: Entry, revision: int, record: bytes = b"") -> None:
+        """Forgets a run that has ended at a revision, as `record` if known, and was taken out.
+
+        Leaders are told.
+        """
         key, run = entry.key, entry.run
         self.by_key.pop(key, None)
         self.todo.pop(key, None)
@@ -307,7 +310,8 @@ class RunTable:
         self._recent[key] = (run.token if run.completed else 0, run.state)
         if len(self._recent) > MAX_RECENT:
             self._recent.popitem(last=False)
-        notice = _make(Settled, (key, entry.uid, run.state))
+        told = entry.tells_record and 0 < len(record) <= MAX_TOLD_BYTES
+        notice = Settled(key, entry.uid, run.state, *((record, revision) if told else ()))
         for leader in self.leaders:
             leader.notify(notice)
 

@@ -57,6 +57,8 @@ class ScriptedQueue(queue_pb2_grpc.QueueServiceServicer):
     seen: dict[bytes, SeenRun] = field(default_factory=dict)
     ends: list[tuple[str, int]] = field(default_factory=list)
     hellos: list[queue_pb2.PushHello] = field(default_factory=list)
+    told: set[bytes] = field(default_factory=set)
+    """Runs whose record is asked for with the notice of their end."""
     process: Process = field(init=False)
     _streams: list[asyncio.Queue[queue_pb2.PushResponse]] = field(default_factory=list)
     _store: StoreClient = field(init=False)
@@ -121,6 +123,8 @@ class ScriptedQueue(queue_pb2_grpc.QueueServiceServicer):
             if self.deaf:
                 continue
             for run in request.runs:
+                if run.tell_record:
+                    self.told.add(run.handle)
                 self._see(run.handle, run.record, pushed=True)
             for end in request.ends:
                 self.ends.append((keys.parse_handle_key(end.handle).run_id, end.mode))
@@ -196,5 +200,7 @@ class ScriptedQueue(queue_pb2_grpc.QueueServiceServicer):
                 await asyncio.sleep(0.2)
         if result.outcome is Outcome.COMMITTED and not self.mute:
             notice = queue_pb2.SettledRun(handle=handle, job_uid=uid, state=record.state)
+            if handle in self.told:
+                notice.record, notice.revision = record.SerializeToString(), result.revision
             for stream in self._streams:
                 stream.put_nowait(queue_pb2.PushResponse(settled=[notice]))

@@ -65,6 +65,30 @@ def test_of_too_many_notices_the_oldest_are_dropped() -> None:
     assert stream.settled[0].handle == b"5"
 
 
+def test_the_notice_of_an_end_brings_the_record_where_it_was_asked_for_and_is_small() -> None:
+    for asked, size, brings in ((True, 100, True), (False, 100, False), (True, 17 * KIB, False)):
+        shop, stream = Shop(), LeaderStream(lambda: None, 0, 1)
+        shop.machine.table.follow(stream)
+        entry = entry_of(waiting())
+        entry.tells_record = asked
+        shop.machine.table.forget(entry, 7, b"r" * size)
+        (response,) = _wire.push_responses(stream)
+        (notice,) = response.settled
+        assert notice.handle == entry.key
+        assert (notice.record, notice.revision) == ((b"r" * size, 7) if brings else (b"", 0))
+
+
+def test_where_many_notices_wait_they_bring_no_records() -> None:
+    stream = LeaderStream(lambda: None, 0, 1)
+    for number in range(1_000):
+        stream.notify(Settled(b"%d" % number, "uid", RunState.SUCCEEDED, b"r" * 16 * KIB, 7))
+    responses = list(_wire.push_responses(stream))
+    told = [notice for response in responses for notice in response.settled]
+    assert [bool(notice.record) for notice in told] == [True] * 501 + [False] * 499
+    assert [bool(notice.revision) for notice in told] == [True] * 501 + [False] * 499
+    assert all(response.ByteSize() < 4 * KIB * KIB for response in responses)
+
+
 def test_large_assignments_go_in_several_messages_and_stops_after_them() -> None:
     command = job_pb2.ShellTask(command="x" * 32 * KIB)
     entry = entry_of(waiting(task=job_pb2.Task(shell=command)))

@@ -4,7 +4,8 @@ In flight a run is a handle below `active/`, in the line of its queue; ended it 
 `runs/`. What is followed:
 
 a run        its handle, and its record; where only its end is asked for, its record alone, from
-             the commit on that made it if that was a moment ago
+             the commit on that made it if that was a moment ago; for the first second the notice
+             of its queue's owner is waited for instead, where this replica has told it of the run
 a job        its definition for its incarnation, that one's state for the queues in which its runs
              stand, the lines of these queues, and its records
 a namespace  all lines, and its records
@@ -33,8 +34,9 @@ from sexton.errors import (
 from sexton.internal.v1 import records_pb2 as records
 from sexton.v1 import scheduler_pb2 as api
 from sexton_coordinator.api.checks import Name
-from sexton_coordinator.api.run_finding import FoundRun, RunFinder
+from sexton_coordinator.api.run_finding import FoundRun, Place, RunFinder
 from sexton_coordinator.api.showing import handle_key
+from sexton_coordinator.ends import RunEnd
 from sexton_coordinator.mesh import Mesh
 from sexton_core.ids import RunId
 from sexton_records import keys
@@ -51,6 +53,9 @@ BYTES_PER_MESSAGE: Final = 256 * 1024
 _PAGE: Final = 100
 _MAX_REMEMBERED: Final = 10_000
 """Runs of which it is known what was told: those in flight, and those that ended lately."""
+
+_NOTICE_S: Final = 1.0
+"""So long the notice of a new run's end is waited for without a watch of the store."""
 
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
@@ -122,9 +127,14 @@ class _Watch:
         self._feeds: dict[bytes, asyncio.Task[None]] = {}
         self._uids: set[str] = set()
         self._ended = False
+        self._closed = False
+        self._patience: asyncio.TimerHandle | None = None
 
     async def close(self) -> None:
         """Ends the feeds."""
+        self._closed = True
+        if self._patience is not None:
+            self._patience.cancel()
         for feed in self._feeds.values():
             feed.cancel()
         await asyncio.gather(*self._feeds.values(), return_exceptions=True)
@@ -154,7 +164,7 @@ class _Watch:
         """Yields a run, and follows it where it is in flight."""
         new = self._finder.take_new(self._name) if self._ended_only else None
         if new is not None:
-            self._follow(new.ended, new.made_at, _exactly(new.ended))
+            self._expect_end(new)
             return
         found = await self._finder.find(self._name)
         if found is None:
@@ -214,6 +224,31 @@ class _Watch:
                 return
 
     # Feeds ------------------------------------------------------------------------------------
+
+    def _expect_end(self, new: Place) -> None:
+        """Waits for the notice of a new run's end; where that does not come soon, in the store."""
+
+        def follow() -> None:
+            self._follow(new.ended, new.made_at, _exactly(new.ended))
+
+        def take(told: asyncio.Future[RunEnd | None]) -> None:
+            if self._patience is not None:
+                self._patience.cancel()
+            if self._closed:
+                return
+            end = told.result()
+            if end is None:
+                follow()
+            else:
+                self.inbox.add([KeyValue(new.ended, end.record, end.revision, end.revision, 1)])
+
+        told = self._mesh.ends.of(new.handle)
+        if told is None:
+            follow()
+            return
+        if not told.done():
+            self._patience = asyncio.get_running_loop().call_later(_NOTICE_S, follow)
+        told.add_done_callback(take)
 
     def _follow(self, prefix: bytes, revision: int, interpret: Interpret) -> None:
         """Follows what changes below a prefix after a revision, once."""
@@ -335,6 +370,10 @@ class _Inbox:
         while len(self._batches) >= MAX_BATCHES:
             self._room.clear()
             await self._room.wait()
+        self.add(kvs)
+
+    def add(self, kvs: list[KeyValue]) -> None:
+        """Adds a batch, room or none."""
         self._batches.append(kvs)
         self._some.set()
 

@@ -63,8 +63,8 @@ _log = structlog.get_logger(__name__)
 class Queues(Protocol):
     """Tells the owners of queues what is committed. Hints: they may be lost."""
 
-    def push(self, run: Created, revision: int) -> None:
-        """Tells of a run."""
+    def push(self, run: Created, revision: int, *, awaited: bool = False) -> None:
+        """Tells of a run, for whose end somebody may wait here."""
         ...
 
     def ask(self, shard: int, end: queue_pb2.EndRequest) -> None:
@@ -397,8 +397,9 @@ class Firing:
             known.force = False
             if verdict.changed and known.ended:
                 known.ended.intersection_update([handle.run_id for handle in verdict.state.live])
+            awaited = isinstance(step.asked, Trigger)
             for run in step.created:
-                self._queues.push(run, revision)
+                self._queues.push(run, revision, awaited=awaited)
             if step.filled is not None:
                 self._filling.committed(step.filled, revision)
         known.again = known.again or step.again

@@ -16,6 +16,7 @@ from sexton.errors import SextonError, Unavailable
 from sexton.internal.v1 import queue_pb2 as pb
 from sexton.internal.v1.queue_pb2_grpc import QueueServiceStub
 from sexton_coordinator.directory import Holder
+from sexton_coordinator.ends import MOST_EXPECTED, RunEnd
 from sexton_coordinator.leader.counters import Counters
 from sexton_coordinator.leader.machine import Created
 from sexton_coordinator.mesh import Mesh
@@ -65,9 +66,9 @@ class Links:
             for queue_shard in range(mesh.queue_shards)
         ]
 
-    def push(self, run: Created, revision: int) -> None:
-        """Tells the owner of a run's queue of a run."""
-        self._links[run.shard].push(run, revision)
+    def push(self, run: Created, revision: int, *, awaited: bool = False) -> None:
+        """Tells the owner of a run's queue of a run, for whose end somebody may wait here."""
+        self._links[run.shard].push(run, revision, awaited=awaited)
 
     def ask(self, shard: int, end: pb.EndRequest) -> None:
         """Asks the owner of a queue shard for a run's end."""
@@ -101,16 +102,20 @@ class _Link:
         self._counters = counters
         self._settled = settled
         self._opened = opened
-        self._runs: deque[tuple[Created, int]] = deque()  # each with its revision
+        self._runs: deque[tuple[Created, int, bool]] = deque()  # with its revision; is it awaited
+        self._awaited: dict[bytes, None] = {}  # handles of whose ends the owner is to tell
         self._ends: dict[bytes, pb.EndRequest] = {}
         self._filled = asyncio.Event()
         self._open = False
 
-    def push(self, run: Created, revision: int) -> None:
+    def push(self, run: Created, revision: int, *, awaited: bool) -> None:
         if not self._open or len(self._runs) >= _MOST_WAITING:
             self._counters.unpushed += 1
             return
-        self._runs.append((run, revision))
+        if awaited and len(self._awaited) < MOST_EXPECTED:
+            self._awaited[run.handle] = None
+            self._mesh.ends.expect(run.handle)
+        self._runs.append((run, revision, run.handle in self._awaited))
         self._filled.set()
 
     def ask(self, end: pb.EndRequest) -> None:
@@ -182,13 +187,14 @@ class _Link:
         runs, waiting = message.runs, self._runs
         number = size = 0
         while waiting and number < _MOST_PER_MESSAGE and size < _MESSAGE_BYTES:
-            (_, handle, record), revision = waiting.popleft()
+            (_, handle, record), revision, awaited = waiting.popleft()
             number += 1
             size += len(record)
             run = runs.add()  # one that is made first is copied in
             run.handle = handle
             run.revision = revision
             run.record = record
+            run.tell_record = awaited
         for handle in list(self._ends)[:_MOST_PER_MESSAGE]:
             message.ends.append(self._ends.pop(handle))
         self._counters.pushed += number
@@ -205,6 +211,12 @@ class _Link:
         self._counters.settled += len(response.settled)
         for run in response.settled:
             self._settled(run.job_uid, keys.run_id_of(run.handle))
+            if run.handle in self._awaited:
+                del self._awaited[run.handle]
+                if run.record:
+                    self._mesh.ends.tell(run.handle, RunEnd(run.record, run.revision))
+                else:
+                    self._mesh.ends.give_up([run.handle])
 
     async def _replaced(self, owner: Holder) -> None:
         """Returns once somebody else, or nobody, owns the shard."""
@@ -217,3 +229,5 @@ class _Link:
         self._counters.unpushed += len(self._runs)
         self._runs.clear()
         self._ends.clear()
+        self._mesh.ends.give_up(self._awaited)
+        self._awaited.clear()

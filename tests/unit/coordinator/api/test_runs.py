@@ -189,9 +189,45 @@ def test_the_end_of_a_run_that_was_just_started_is_waited_for_without_a_reading(
     story(scenario, lasts_s=2)
 
 
+def test_the_end_of_a_short_run_that_was_just_started_is_heard_of_without_the_store() -> None:
+    async def scenario(world: World) -> None:
+        await world.make()
+        spied = Spied(world)
+        run = await world.start_run("r")
+        assert await told_of(world, run, ended_only=True) == [OK]
+        quick = await world.start_run("q")
+        await asyncio.sleep(0.5)
+        request = api.WatchRunsRequest(name=quick.name, ended_only=True)
+        answers = [answer async for answer in world.runs_api.WatchRuns(request)]
+        assert spied.followed == []
+
+        found = await world.runs_api.GetRun(api.GetRunRequest(name=quick.name))
+        assert [list(answer.runs) for answer in answers] == [[], [found.run]]
+
+    story(scenario, lasts_s=0.3)
+
+
+@pytest.mark.parametrize("what", ["mute", "dies"])
+def test_the_end_of_a_run_is_found_where_the_owner_of_its_queue_does_not_tell(what: str) -> None:
+    async def scenario(world: World) -> None:
+        await world.make()
+        run = await world.start_run("r")
+        waiting = asyncio.create_task(told_of(world, run, ended_only=True))
+        await asyncio.sleep(0.1)
+        if what == "mute":
+            world.queue.mute = True
+        else:
+            world.queue.process.crash()
+            await world.queue.start()
+        assert await waiting == [OK]
+
+    story(scenario, lasts_s=0.3)
+
+
 @pytest.mark.parametrize("lasts_s", [0.1, 3])
 def test_a_run_whose_changes_are_forgotten_is_read_anew(lasts_s: float) -> None:
     async def scenario(world: World) -> None:
+        world.queue.mute = True  # else nothing is read of its end
         await world.make()
         run = await world.start_run("r")
         spied = Spied(world)

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from sexton.v1 import run_pb2 as sexton_dot_v1_dot_run__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1esexton/internal/v1/queue.proto\x12\x12sexton.internal.v1\x1a\x13sexton/v1/run.proto\"\x96\x01\n\x0bPushRequest\x12,\n\x05hello\x18\x01 \x01(\x0b\x32\x1d.sexton.internal.v1.PushHello\x12+\n\x04runs\x18\x02 \x03(\x0b\x32\x1d.sexton.internal.v1.PushedRun\x12,\n\x04\x65nds\x18\x03 \x03(\x0b\x32\x1e.sexton.internal.v1.EndRequest\"0\n\tPushHello\x12\r\n\x05shard\x18\x01 \x01(\x05\x12\x14\n\x0cleader_token\x18\x02 \x01(\x03\"=\n\tPushedRun\x12\x0e\n\x06handle\x18\x01 \x01(\x0c\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x0e\n\x06record\x18\x03 \x01(\x0c\"Q\n\nEndRequest\x12\x0e\n\x06handle\x18\x01 \x01(\x0c\x12#\n\x04mode\x18\x02 \x01(\x0e\x32\x15.sexton.v1.CancelMode\x12\x0e\n\x06reason\x18\x03 \x01(\t\"T\n\x0cPushResponse\x12\x13\n\x0bowner_token\x18\x01 \x01(\x03\x12/\n\x07settled\x18\x02 \x03(\x0b\x32\x1e.sexton.internal.v1.SettledRun\"Q\n\nSettledRun\x12\x0e\n\x06handle\x18\x01 \x01(\x0c\x12\x0f\n\x07job_uid\x18\x02 \x01(\t\x12\"\n\x05state\x18\x03 \x01(\x0e\x32\x13.sexton.v1.RunState\">\n\x0e\x45ndRunsRequest\x12,\n\x04\x65nds\x18\x01 \x03(\x0b\x32\x1e.sexton.internal.v1.EndRequest\"A\n\x0f\x45ndRunsResponse\x12.\n\x07results\x18\x01 \x03(\x0b\x32\x1d.sexton.internal.v1.EndResult\"/\n\tEndResult\x12\"\n\x05state\x18\x01 \x01(\x0e\x32\x13.sexton.v1.RunState\",\n\x15\x44\x65scribeQueuesRequest\x12\x13\n\x0bqueues_only\x18\x01 \x01(\x08\"\x8f\x01\n\x16\x44\x65scribeQueuesResponse\x12\x13\n\x0bowner_token\x18\x01 \x01(\x03\x12-\n\x06queues\x18\x02 \x03(\x0b\x32\x1d.sexton.internal.v1.QueueInfo\x12\x31\n\x08sessions\x18\x03 \x03(\x0b\x32\x1f.sexton.internal.v1.SessionInfo\"\xd7\x01\n\tQueueInfo\x12\r\n\x05queue\x18\x01 \x01(\t\x12\r\n\x05ready\x18\x02 \x01(\x03\x12\x0f\n\x07\x64\x65layed\x18\x03 \x01(\x03\x12\x0f\n\x07running\x18\x04 \x01(\x03\x12\x17\n\x0foldest_ready_ms\x18\x05 \x01(\x03\x12\r\n\x05slots\x18\x06 \x01(\x03\x12\x13\n\x0bmax_running\x18\x07 \x01(\x03\x12\x0e\n\x06offers\x18\x08 \x03(\t\x12\x0e\n\x06paused\x18\t \x01(\x08\x12\x14\n\x0cpause_reason\x18\n \x01(\t\x12\x17\n\x0foffers_left_out\x18\x0b \x01(\x08\"\xdc\x01\n\x0bSessionInfo\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0e\n\x06worker\x18\x02 \x01(\t\x12\x0e\n\x06queues\x18\x03 \x03(\t\x12\r\n\x05tasks\x18\x04 \x03(\t\x12\r\n\x05kinds\x18\x05 \x03(\t\x12\r\n\x05slots\x18\x06 \x01(\x05\x12\x0f\n\x07running\x18\x07 \x01(\x05\x12\x11\n\tsilent_ms\x18\x08 \x01(\x03\x12\x11\n\tconnected\x18\t \x01(\x08\x12\x10\n\x08\x64raining\x18\n \x01(\x08\x12\x18\n\x10software_version\x18\x0b \x01(\t\x12\x0c\n\x04runs\x18\x0c \x03(\t\"*\n\x17\x44\x65scribeProgressRequest\x12\x0f\n\x07handles\x18\x01 \x03(\x0c\"J\n\x18\x44\x65scribeProgressResponse\x12.\n\x07reports\x18\x01 \x03(\x0b\x32\x1d.sexton.internal.v1.RunReport\"5\n\tRunReport\x12(\n\x08progress\x18\x01 \x01(\x0b\x32\x16.sexton.v1.RunProgress\"E\n\x14SetQueuePauseRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x0e\n\x06paused\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\"E\n\x15SetQueuePauseResponse\x12,\n\x05queue\x18\x01 \x01(\x0b\x32\x1d.sexton.internal.v1.QueueInfo\"&\n\x13\x44rainSessionRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\"%\n\x14\x44rainSessionResponse\x12\r\n\x05\x66ound\x18\x01 \x01(\x08\x32\xd2\x04\n\x0cQueueService\x12M\n\x04Push\x12\x1f.sexton.internal.v1.PushRequest\x1a .sexton.internal.v1.PushResponse(\x01\x30\x01\x12R\n\x07\x45ndRuns\x12\".sexton.internal.v1.EndRunsRequest\x1a#.sexton.internal.v1.EndRunsResponse\x12g\n\x0e\x44\x65scribeQueues\x12).sexton.internal.v1.DescribeQueuesRequest\x1a*.sexton.internal.v1.DescribeQueuesResponse\x12m\n\x10\x44\x65scribeProgress\x12+.sexton.internal.v1.DescribeProgressRequest\x1a,.sexton.internal.v1.DescribeProgressResponse\x12\x64\n\rSetQueuePause\x12(.sexton.internal.v1.SetQueuePauseRequest\x1a).sexton.internal.v1.SetQueuePauseResponse\x12\x61\n\x0c\x44rainSession\x12\'.sexton.internal.v1.DrainSessionRequest\x1a(.sexton.internal.v1.DrainSessionResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1esexton/internal/v1/queue.proto\x12\x12sexton.internal.v1\x1a\x13sexton/v1/run.proto\"\x96\x01\n\x0bPushRequest\x12,\n\x05hello\x18\x01 \x01(\x0b\x32\x1d.sexton.internal.v1.PushHello\x12+\n\x04runs\x18\x02 \x03(\x0b\x32\x1d.sexton.internal.v1.PushedRun\x12,\n\x04\x65nds\x18\x03 \x03(\x0b\x32\x1e.sexton.internal.v1.EndRequest\"0\n\tPushHello\x12\r\n\x05shard\x18\x01 \x01(\x05\x12\x14\n\x0cleader_token\x18\x02 \x01(\x03\"R\n\tPushedRun\x12\x0e\n\x06handle\x18\x01 \x01(\x0c\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x0e\n\x06record\x18\x03 \x01(\x0c\x12\x13\n\x0btell_record\x18\x04 \x01(\x08\"Q\n\nEndRequest\x12\x0e\n\x06handle\x18\x01 \x01(\x0c\x12#\n\x04mode\x18\x02 \x01(\x0e\x32\x15.sexton.v1.CancelMode\x12\x0e\n\x06reason\x18\x03 \x01(\t\"T\n\x0cPushResponse\x12\x13\n\x0bowner_token\x18\x01 \x01(\x03\x12/\n\x07settled\x18\x02 \x03(\x0b\x32\x1e.sexton.internal.v1.SettledRun\"s\n\nSettledRun\x12\x0e\n\x06handle\x18\x01 \x01(\x0c\x12\x0f\n\x07job_uid\x18\x02 \x01(\t\x12\"\n\x05state\x18\x03 \x01(\x0e\x32\x13.sexton.v1.RunState\x12\x0e\n\x06record\x18\x04 \x01(\x0c\x12\x10\n\x08revision\x18\x05 \x01(\x03\">\n\x0e\x45ndRunsRequest\x12,\n\x04\x65nds\x18\x01 \x03(\x0b\x32\x1e.sexton.internal.v1.EndRequest\"A\n\x0f\x45ndRunsResponse\x12.\n\x07results\x18\x01 \x03(\x0b\x32\x1d.sexton.internal.v1.EndResult\"/\n\tEndResult\x12\"\n\x05state\x18\x01 \x01(\x0e\x32\x13.sexton.v1.RunState\",\n\x15\x44\x65scribeQueuesRequest\x12\x13\n\x0bqueues_only\x18\x01 \x01(\x08\"\x8f\x01\n\x16\x44\x65scribeQueuesResponse\x12\x13\n\x0bowner_token\x18\x01 \x01(\x03\x12-\n\x06queues\x18\x02 \x03(\x0b\x32\x1d.sexton.internal.v1.QueueInfo\x12\x31\n\x08sessions\x18\x03 \x03(\x0b\x32\x1f.sexton.internal.v1.SessionInfo\"\xd7\x01\n\tQueueInfo\x12\r\n\x05queue\x18\x01 \x01(\t\x12\r\n\x05ready\x18\x02 \x01(\x03\x12\x0f\n\x07\x64\x65layed\x18\x03 \x01(\x03\x12\x0f\n\x07running\x18\x04 \x01(\x03\x12\x17\n\x0foldest_ready_ms\x18\x05 \x01(\x03\x12\r\n\x05slots\x18\x06 \x01(\x03\x12\x13\n\x0bmax_running\x18\x07 \x01(\x03\x12\x0e\n\x06offers\x18\x08 \x03(\t\x12\x0e\n\x06paused\x18\t \x01(\x08\x12\x14\n\x0cpause_reason\x18\n \x01(\t\x12\x17\n\x0foffers_left_out\x18\x0b \x01(\x08\"\xdc\x01\n\x0bSessionInfo\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0e\n\x06worker\x18\x02 \x01(\t\x12\x0e\n\x06queues\x18\x03 \x03(\t\x12\r\n\x05tasks\x18\x04 \x03(\t\x12\r\n\x05kinds\x18\x05 \x03(\t\x12\r\n\x05slots\x18\x06 \x01(\x05\x12\x0f\n\x07running\x18\x07 \x01(\x05\x12\x11\n\tsilent_ms\x18\x08 \x01(\x03\x12\x11\n\tconnected\x18\t \x01(\x08\x12\x10\n\x08\x64raining\x18\n \x01(\x08\x12\x18\n\x10software_version\x18\x0b \x01(\t\x12\x0c\n\x04runs\x18\x0c \x03(\t\"*\n\x17\x44\x65scribeProgressRequest\x12\x0f\n\x07handles\x18\x01 \x03(\x0c\"J\n\x18\x44\x65scribeProgressResponse\x12.\n\x07reports\x18\x01 \x03(\x0b\x32\x1d.sexton.internal.v1.RunReport\"5\n\tRunReport\x12(\n\x08progress\x18\x01 \x01(\x0b\x32\x16.sexton.v1.RunProgress\"E\n\x14SetQueuePauseRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x0e\n\x06paused\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\"E\n\x15SetQueuePauseResponse\x12,\n\x05queue\x18\x01 \x01(\x0b\x32\x1d.sexton.internal.v1.QueueInfo\"&\n\x13\x44rainSessionRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\"%\n\x14\x44rainSessionResponse\x12\r\n\x05\x66ound\x18\x01 \x01(\x08\x32\xd2\x04\n\x0cQueueService\x12M\n\x04Push\x12\x1f.sexton.internal.v1.PushRequest\x1a .sexton.internal.v1.PushResponse(\x01\x30\x01\x12R\n\x07\x45ndRuns\x12\".sexton.internal.v1.EndRunsRequest\x1a#.sexton.internal.v1.EndRunsResponse\x12g\n\x0e\x44\x65scribeQueues\x12).sexton.internal.v1.DescribeQueuesRequest\x1a*.sexton.internal.v1.DescribeQueuesResponse\x12m\n\x10\x44\x65scribeProgress\x12+.sexton.internal.v1.DescribeProgressRequest\x1a,.sexton.internal.v1.DescribeProgressResponse\x12\x64\n\rSetQueuePause\x12(.sexton.internal.v1.SetQueuePauseRequest\x1a).sexton.internal.v1.SetQueuePauseResponse\x12\x61\n\x0c\x44rainSession\x12\'.sexton.internal.v1.DrainSessionRequest\x1a(.sexton.internal.v1.DrainSessionResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,41 +37,41 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PUSHHELLO']._serialized_start=228
   _globals['_PUSHHELLO']._serialized_end=276
   _globals['_PUSHEDRUN']._serialized_start=278
-  _globals['_PUSHEDRUN']._serialized_end=339
-  _globals['_ENDREQUEST']._serialized_start=341
-  _globals['_ENDREQUEST']._serialized_end=422
-  _globals['_PUSHRESPONSE']._serialized_start=424
-  _globals['_PUSHRESPONSE']._serialized_end=508
-  _globals['_SETTLEDRUN']._serialized_start=510
-  _globals['_SETTLEDRUN']._serialized_end=591
-  _globals['_ENDRUNSREQUEST']._serialized_start=593
-  _globals['_ENDRUNSREQUEST']._serialized_end=655
-  _globals['_ENDRUNSRESPONSE']._serialized_start=657
-  _globals['_ENDRUNSRESPONSE']._serialized_end=722
-  _globals['_ENDRESULT']._serialized_start=724
-  _globals['_ENDRESULT']._serialized_end=771
-  _globals['_DESCRIBEQUEUESREQUEST']._serialized_start=773
-  _globals['_DESCRIBEQUEUESREQUEST']._serialized_end=817
-  _globals['_DESCRIBEQUEUESRESPONSE']._serialized_start=820
-  _globals['_DESCRIBEQUEUESRESPONSE']._serialized_end=963
-  _globals['_QUEUEINFO']._serialized_start=966
-  _globals['_QUEUEINFO']._serialized_end=1181
-  _globals['_SESSIONINFO']._serialized_start=1184
-  _globals['_SESSIONINFO']._serialized_end=1404
-  _globals['_DESCRIBEPROGRESSREQUEST']._serialized_start=1406
-  _globals['_DESCRIBEPROGRESSREQUEST']._serialized_end=1448
-  _globals['_DESCRIBEPROGRESSRESPONSE']._serialized_start=1450
-  _globals['_DESCRIBEPROGRESSRESPONSE']._serialized_end=1524
-  _globals['_RUNREPORT']._serialized_start=1526
-  _globals['_RUNREPORT']._serialized_end=1579
-  _globals['_SETQUEUEPAUSEREQUEST']._serialized_start=1581
-  _globals['_SETQUEUEPAUSEREQUEST']._serialized_end=1650
-  _globals['_SETQUEUEPAUSERESPONSE']._serialized_start=1652
-  _globals['_SETQUEUEPAUSERESPONSE']._serialized_end=1721
-  _globals['_DRAINSESSIONREQUEST']._serialized_start=1723
-  _globals['_DRAINSESSIONREQUEST']._serialized_end=1761
-  _globals['_DRAINSESSIONRESPONSE']._serialized_start=1763
-  _globals['_DRAINSESSIONRESPONSE']._serialized_end=1800
-  _globals['_QUEUESERVICE']._serialized_start=1803
-  _globals['_QUEUESERVICE']._serialized_end=2397
+  _globals['_PUSHEDRUN']._serialized_end=360
+  _globals['_ENDREQUEST']._serialized_start=362
+  _globals['_ENDREQUEST']._serialized_end=443
+  _globals['_PUSHRESPONSE']._serialized_start=445
+  _globals['_PUSHRESPONSE']._serialized_end=529
+  _globals['_SETTLEDRUN']._serialized_start=531
+  _globals['_SETTLEDRUN']._serialized_end=646
+  _globals['_ENDRUNSREQUEST']._serialized_start=648
+  _globals['_ENDRUNSREQUEST']._serialized_end=710
+  _globals['_ENDRUNSRESPONSE']._serialized_start=712
+  _globals['_ENDRUNSRESPONSE']._serialized_end=777
+  _globals['_ENDRESULT']._serialized_start=779
+  _globals['_ENDRESULT']._serialized_end=826
+  _globals['_DESCRIBEQUEUESREQUEST']._serialized_start=828
+  _globals['_DESCRIBEQUEUESREQUEST']._serialized_end=872
+  _globals['_DESCRIBEQUEUESRESPONSE']._serialized_start=875
+  _globals['_DESCRIBEQUEUESRESPONSE']._serialized_end=1018
+  _globals['_QUEUEINFO']._serialized_start=1021
+  _globals['_QUEUEINFO']._serialized_end=1236
+  _globals['_SESSIONINFO']._serialized_start=1239
+  _globals['_SESSIONINFO']._serialized_end=1459
+  _globals['_DESCRIBEPROGRESSREQUEST']._serialized_start=1461
+  _globals['_DESCRIBEPROGRESSREQUEST']._serialized_end=1503
+  _globals['_DESCRIBEPROGRESSRESPONSE']._serialized_start=1505
+  _globals['_DESCRIBEPROGRESSRESPONSE']._serialized_end=1579
+  _globals['_RUNREPORT']._serialized_start=1581
+  _globals['_RUNREPORT']._serialized_end=1634
+  _globals['_SETQUEUEPAUSEREQUEST']._serialized_start=1636
+  _globals['_SETQUEUEPAUSEREQUEST']._serialized_end=1705
+  _globals['_SETQUEUEPAUSERESPONSE']._serialized_start=1707
+  _globals['_SETQUEUEPAUSERESPONSE']._serialized_end=1776
+  _globals['_DRAINSESSIONREQUEST']._serialized_start=1778
+  _globals['_DRAINSESSIONREQUEST']._serialized_end=1816
+  _globals['_DRAINSESSIONRESPONSE']._serialized_start=1818
+  _globals['_DRAINSESSIONRESPONSE']._serialized_end=1855
+  _globals['_QUEUESERVICE']._serialized_start=1858
+  _globals['_QUEUESERVICE']._serialized_end=2452
 # @@protoc_insertion_point(module_scope)

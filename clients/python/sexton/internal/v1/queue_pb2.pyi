@@ -95,22 +95,26 @@ class PushedRun(_message.Message):
     HANDLE_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     RECORD_FIELD_NUMBER: _builtins.int
+    TELL_RECORD_FIELD_NUMBER: _builtins.int
     handle: _builtins.bytes
     """Its key."""
     revision: _builtins.int
     """Revision of the commit that created it."""
     record: _builtins.bytes
     """Its value: a serialised RunRecord."""
+    tell_record: _builtins.bool
+    """Whether the notice of its end is to bring its record: somebody may wait for it."""
     def __init__(
         self,
         *,
         handle: _builtins.bytes = ...,
         revision: _builtins.int = ...,
         record: _builtins.bytes = ...,
+        tell_record: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["handle", b"handle", "record", b"record", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["handle", b"handle", "record", b"record", "revision", b"revision", "tell_record", b"tell_record"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -183,22 +187,32 @@ class SettledRun(_message.Message):
     HANDLE_FIELD_NUMBER: _builtins.int
     JOB_UID_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
+    RECORD_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
     handle: _builtins.bytes
     """The handle, which no longer exists."""
     job_uid: _builtins.str
     """Uid of the job."""
     state: _run_pb2.RunState.ValueType
     """How the run ended."""
+    record: _builtins.bytes
+    """Its record as it ended, a serialised RunRecord, where that was asked for and is small; empty:
+    it is to be read.
+    """
+    revision: _builtins.int
+    """Revision of the commit that ended it, where there is a record."""
     def __init__(
         self,
         *,
         handle: _builtins.bytes = ...,
         job_uid: _builtins.str = ...,
         state: _run_pb2.RunState.ValueType = ...,
+        record: _builtins.bytes = ...,
+        revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["handle", b"handle", "job_uid", b"job_uid", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["handle", b"handle", "job_uid", b"job_uid", "record", b"record", "revision", b"revision", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
