@@ -35,7 +35,9 @@ class Ahead:
         """Looks again and again, until cancelled."""
         while True:
             await asyncio.sleep(self._pause_s())
-            while not self._is_due() and await self._look():
+            # After a batch that is not full they are gathered again. At once there would be a few
+            # more, and each few would be a commit and a message of their own.
+            while not self._is_due() and await self._look() == BATCH:
                 pass
 
     async def _look(self) -> int:
