@@ -174,8 +174,9 @@ class Line:
     def wake(self, now: Instant) -> None:
         """Makes ready what was delayed until now, and has lanes read whose forgotten runs wake."""
         while self._waking and self._waking[0][0] <= now:
-            not_before, _, entry = heappop(self._waking)
-            if entry.place is _DELAYED and entry.run.not_before == not_before:
+            delayed = heappop(self._waking)
+            if _is_delayed(*delayed):
+                entry = delayed[2]
                 lane = self._lanes[entry.queue, entry.priority]
                 self._undelay(lane, entry)
                 self._ready(lane, entry)
@@ -188,6 +189,8 @@ class Line:
 
     def next_wake(self) -> Instant:
         """Tells when `wake` has something to do."""
+        while self._waking and not _is_delayed(*self._waking[0]):
+            heappop(self._waking)  # handed out before its time, or gone: no reason to wake
         waking = self._waking[0][0] if self._waking else MAX_INSTANT
         nearing = self._nearing[0][0] + GATHER_NS if self._nearing else MAX_INSTANT
         return min(waking, nearing, self._rescans[0][0] if self._rescans else MAX_INSTANT)
@@ -388,6 +391,10 @@ class Line:
         for lane in self.lanes_of(queue):
             if requirement in lane.passed:
                 lane.begin_anew()
+
+
+def _is_delayed(not_before: Instant, _order: int, entry: Entry) -> bool:
+    return entry.place is _DELAYED and entry.run.not_before == not_before
 
 
 def _put(entry: Entry, heads: dict[str, dict[str, list[bytes]]], which: Collection[bytes]) -> None:

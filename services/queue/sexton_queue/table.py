@@ -311,7 +311,8 @@ class RunTable:
         if len(self._recent) > MAX_RECENT:
             self._recent.popitem(last=False)
         told = entry.tells_record and 0 < len(record) <= MAX_TOLD_BYTES
-        notice = Settled(key, entry.uid, run.state, *((record, revision) if told else ()))
+        brought = (record, revision) if told else (b"", 0)
+        notice = _make(Settled, (key, entry.uid, run.state, *brought))
         for leader in self.leaders:
             leader.notify(notice)
 

@@ -44,6 +44,15 @@ def test_a_run_is_handed_out_a_moment_before_its_time_and_says_when_it_may_begin
     assert record.attempts[0].assign_time_ns < record.not_before_ns == not_before
 
 
+def test_of_what_was_handed_out_before_its_time_nothing_is_to_be_done_at_its_time() -> None:
+    shop = shop_with(near(), waiting(1, delay=1_010 * SECOND))
+    welcomed(shop)
+    shop.pump()
+    mesh, _ = shop.machine.next_wake()
+    other = T + 1_010 * SECOND
+    assert other - HAND_AHEAD_NS <= mesh <= other
+
+
 def test_what_is_sent_after_its_time_begins_at_once() -> None:
     shop = shop_with(near())
     hand = welcomed(shop)
