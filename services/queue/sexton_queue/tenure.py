@@ -1,8 +1,8 @@
 """One tenure of the shard's lease: loads, decides, commits, reads; ends with the lease.
 
-Cost is messages per second: an idle tenure commits at once, then at most one commit every few
-milliseconds carries what has gathered, with two of them under way. Nothing is done for a run alone:
-no task, no timer, no log line.
+Cost is messages per second: an idle tenure commits at once, and once more, then at most one commit
+every few milliseconds carries what has gathered, with two of them under way. Nothing is done for a
+run alone: no task, no timer, no log line.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from sexton_runtime.takeovers import Takeover
 
 PACE_S: Final = 0.003
 """Least time between two commits, and between two messages on a stream."""
+CALM_S: Final = 0.02
+"""Without a commit for so long there is no stream of them that could be gathered."""
 MAX_OUTSTANDING: Final = 2
 """Commits under way: one is being made durable, one waits behind it."""
 COMMIT_TIMEOUT_S: Final = 10.0
@@ -74,6 +76,7 @@ class Tenure:
         self._clock = clock
         self._wake = asyncio.Event()
         self._outstanding = 0
+        self._committed_s = 0.0  # when the last commit was begun, on the loop's clock
         self._settled = asyncio.Event()
         self._reading = Reading(
             machine,
@@ -227,7 +230,18 @@ class Tenure:
                     group.create_task(self._commit(found))
                     if len(found) >= MAX_CHANGES:
                         self._wake.set()
-                    await asyncio.sleep(PACE_S)
+                    await self._pause()
+
+    async def _pause(self) -> None:
+        """Keeps commits apart, but for the second one after a while without any.
+
+        A single run is assigned, and soon afterwards has ended: nothing comes along with that.
+        """
+        now_s = asyncio.get_running_loop().time()
+        quiet = now_s - self._committed_s >= CALM_S
+        self._committed_s = now_s
+        if not quiet:
+            await asyncio.sleep(PACE_S)
 
     def _tell_of_ends(self) -> None:
         """Logs which sessions have ended: a line per worker, whatever it held."""
