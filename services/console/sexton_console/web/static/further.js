@@ -17,7 +17,8 @@ async function add(link, near, grown) {
   if (!answer?.ok) return; // it is a link: whoever follows it sees what went wrong
   grown();
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-  const rows = [...fresh.querySelectorAll(".falls > .fall:not(.axis)")];
+  const rows = [...fresh.querySelectorAll(".falls > .fall:not(.axis)")]
+    .filter(({ id }) => !document.getElementById(id)); // a span that came late has moved those after it
   document.querySelector(".falls").append(...rows);
   rows.forEach(dress);
   const next = fresh.querySelector("[data-further]");
